@@ -1,0 +1,30 @@
+//! Builds the eBPF programs and leaves them in `OUT_DIR` for the library to embed.
+
+use anyhow::Context as _;
+use aya_build::{Package, Toolchain};
+
+fn main() -> anyhow::Result<()> {
+    println!("cargo:rerun-if-env-changed=EBPF_TOOLCHAIN");
+    println!("cargo:rerun-if-env-changed=RUSTC_BOOTSTRAP");
+
+    // `nightly` builds `core` from rust-src; any other toolchain has to bring a `core` for the bpf target.
+    let toolchain = std::env::var("EBPF_TOOLCHAIN").unwrap_or_else(|_| "nightly".to_owned());
+    if std::env::var_os("RUSTC_BOOTSTRAP").is_none() {
+        // aya-ebpf uses unstable features. A value other than "1" also keeps aya-build from adding
+        // `-Z build-std`, so that a prebuilt `core` is used where there is one.
+        // SAFETY: the build script has a single thread.
+        unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "aya_ebpf") };
+    }
+
+    let root_dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiler-ebpf");
+    let root_dir = root_dir.to_str().context("the path of profiler-ebpf is not UTF-8")?;
+    aya_build::build_ebpf(
+        [Package { name: "profiler-ebpf", root_dir, no_default_features: false, features: &[] }],
+        Toolchain::Custom(&toolchain),
+    )
+    .with_context(|| {
+        format!(
+            "cannot build the eBPF programs with the toolchain `{toolchain}`: run `cargo xtask setup` once"
+        )
+    })
+}

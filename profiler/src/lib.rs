@@ -1,0 +1,5 @@
+//! `profiler`: finds out why Linux I/O or memory is slow, and says so.
+//!
+//! docs/architecture.md has the map: which module does what, and in which direction data flows.
+
+pub mod profile;

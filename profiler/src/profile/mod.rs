@@ -1,0 +1,20 @@
+//! The data model: it knows nothing but itself.
+//!
+//! A [`Session`] says what was measured and on what machine; its [`Profile`] holds the weighted
+//! stacks. Live collection and imports both end in a session, and everything downstream reads
+//! nothing else.
+
+pub mod histogram;
+pub mod kind;
+pub mod labels;
+pub mod session;
+pub mod stacks;
+
+pub use histogram::{Histogram, Measure};
+pub use kind::{Kind, Unit};
+pub use labels::{Device, IoOp, Labels, LockKind};
+pub use session::{
+    BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, Probe, ProbeState, ReadaheadStat, Session,
+    Source, Target,
+};
+pub use stacks::{Frame, FrameId, LabelsId, Location, LocationId, Origin, Profile, Stack};
