@@ -10,10 +10,10 @@ fn main() -> anyhow::Result<()> {
     // `nightly` builds `core` from rust-src; any other toolchain has to bring a `core` for the bpf target.
     let toolchain = std::env::var("EBPF_TOOLCHAIN").unwrap_or_else(|_| "nightly".to_owned());
     if std::env::var_os("RUSTC_BOOTSTRAP").is_none() {
-        // aya-ebpf uses unstable features. A value other than "1" also keeps aya-build from adding
+        // aya-ebpf and the programs (crate `profiler`) use unstable features. A value other than "1" also keeps aya-build from adding
         // `-Z build-std`, so that a prebuilt `core` is used where there is one.
         // SAFETY: the build script has a single thread.
-        unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "aya_ebpf") };
+        unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "aya_ebpf,profiler") };
     }
 
     let root_dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiler-ebpf");

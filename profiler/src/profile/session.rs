@@ -274,6 +274,9 @@ pub struct LockStat {
     pub total_ns: u64,
     /// Longest wait in ns.
     pub max_ns: u64,
+    /// Waits by log2 of their ns, as the buckets of a [`Histogram`].
+    #[serde(default)]
+    pub buckets: Vec<u64>,
 }
 
 /// Readahead of one file.

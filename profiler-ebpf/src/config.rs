@@ -1,0 +1,128 @@
+//! Read-only globals: user space fills them in before loading, the verifier then sees constants
+//! and drops the branches that are not taken.
+//!
+//! Offsets are byte offsets in structures of the running kernel, from its BTF. A program whose
+//! offsets are not known is not loaded, so none of them needs a check here.
+
+use aya_ebpf::Global;
+
+macro_rules! globals {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$doc])* #[unsafe(no_mangle)] pub static $name: Global<$type> = Global::new($value);)*
+    };
+}
+
+globals! {
+    /// The profiler's own process id; its events are counted and left out. 0: none is left out.
+    SELF_TGID: u32 = 0;
+    /// Who is measured: a number of `profiler_common::filter`.
+    FILTER: u32 = 0;
+    /// Device and inode number of the pid namespace of the profiler; 0: the initial one.
+    PIDNS_DEV: u64 = 0;
+    PIDNS_INO: u64 = 0;
+    /// Stacks a second and CPU that each stream may take; 0: no limit.
+    STACK_RATE: u32 = 1000;
+    /// 1: user stacks are taken too.
+    USER_STACKS: u32 = 1;
+    /// 1: children of targets become targets.
+    FOLLOW_FORK: u32 = 0;
+
+    /// id of the control group that is measured.
+    CGROUP_ID: u64 = 0;
+    /// 1: a task's control group is read from a v1 hierarchy through `OFF_CGROUP_SUBSYS`, 0: from v2.
+    CGROUP_V1: u32 = 0;
+    /// task_struct.cgroups
+    OFF_TASK_CGROUPS: u32 = 0;
+    /// css_set.dfl_cgrp
+    OFF_CSS_SET_DFL_CGRP: u32 = 0;
+    /// css_set.subsys[controller]
+    OFF_CSS_SET_SUBSYS: u32 = 0;
+    /// cgroup_subsys_state.cgroup
+    OFF_CSS_CGROUP: u32 = 0;
+    /// cgroup_subsys_state.parent
+    OFF_CSS_PARENT: u32 = 0;
+    /// cgroup.self
+    OFF_CGROUP_SELF: u32 = 0;
+    /// cgroup.kn
+    OFF_CGROUP_KN: u32 = 0;
+    /// kernfs_node.id
+    OFF_KN_ID: u32 = 0;
+
+    /// task_struct.tgid
+    OFF_TASK_TGID: u32 = 0;
+    /// task_struct.pid
+    OFF_TASK_PID: u32 = 0;
+
+    /// inode.i_ino
+    OFF_INODE_INO: u32 = 0;
+    /// inode.i_sb
+    OFF_INODE_SB: u32 = 0;
+    /// super_block.s_dev
+    OFF_SB_DEV: u32 = 0;
+    /// file_ra_state.ra_pages
+    OFF_RA_PAGES: u32 = 0;
+    /// file_ra_state.prev_pos
+    OFF_RA_PREV_POS: u32 = 0;
+    /// file_ra_state.size
+    OFF_RA_SIZE: u32 = 0;
+
+    /// bio.bi_bdev
+    OFF_BIO_BDEV: u32 = 0;
+    /// block_device.bd_dev
+    OFF_BDEV_DEV: u32 = 0;
+    /// bio.bi_iter.bi_size
+    OFF_BIO_SIZE: u32 = 0;
+    /// bio.bi_opf
+    OFF_BIO_OPF: u32 = 0;
+    /// request.__data_len
+    OFF_RQ_DATA_LEN: u32 = 0;
+    /// request.cmd_flags
+    OFF_RQ_CMD_FLAGS: u32 = 0;
+    /// Index of the bio among the arguments of block_bio_queue (a queue came first before 5.11).
+    BIO_QUEUE_ARG: u32 = 0;
+    /// Index of the request among the arguments of block_rq_issue, likewise.
+    RQ_ISSUE_ARG: u32 = 0;
+    /// request.q (then `OFF_QUEUE_DISK` follows), or request.rq_disk before 5.17.
+    OFF_RQ_QUEUE: u32 = 0;
+    /// request_queue.disk; `u32::MAX`: `OFF_RQ_QUEUE` leads to the disk itself.
+    OFF_QUEUE_DISK: u32 = 0;
+    /// gendisk.major
+    OFF_DISK_MAJOR: u32 = 0;
+    /// gendisk.first_minor
+    OFF_DISK_FIRST_MINOR: u32 = 0;
+
+    /// Base 2 logarithm of the page size.
+    PAGE_SHIFT: u32 = 12;
+
+    // Offsets in the records of plain tracepoints, from their format files in tracefs.
+    TP_PAGE_ALLOC_PFN: u32 = 0;
+    TP_PAGE_ALLOC_ORDER: u32 = 0;
+    TP_LOCK_ADDR: u32 = 0;
+    TP_LOCK_FLAGS: u32 = 0;
+    TP_LOCK_END_ADDR: u32 = 0;
+    TP_RA_INO: u32 = 0;
+    TP_RA_DEV: u32 = 0;
+    TP_RA_INDEX: u32 = 0;
+    TP_RA_PAGES: u32 = 0;
+    TP_RA_PREV_POS: u32 = 0;
+    TP_RA_REQ_COUNT: u32 = 0;
+    TP_RA_UNBOUNDED_INO: u32 = 0;
+    TP_RA_UNBOUNDED_DEV: u32 = 0;
+    TP_RA_UNBOUNDED_NR: u32 = 0;
+    TP_RA_ORDER_INO: u32 = 0;
+    TP_RA_ORDER_DEV: u32 = 0;
+    TP_RA_ORDER_SIZE: u32 = 0;
+    TP_BIO_DEV: u32 = 0;
+    TP_BIO_NR_SECTOR: u32 = 0;
+    TP_BIO_RWBS: u32 = 0;
+    TP_RQ_ISSUE_DEV: u32 = 0;
+    TP_RQ_ISSUE_SECTOR: u32 = 0;
+    TP_RQ_ISSUE_BYTES: u32 = 0;
+    TP_RQ_ISSUE_RWBS: u32 = 0;
+    TP_RQ_COMPLETE_DEV: u32 = 0;
+    TP_RQ_COMPLETE_SECTOR: u32 = 0;
+    TP_RQ_COMPLETE_NR_SECTOR: u32 = 0;
+    TP_RQ_COMPLETE_RWBS: u32 = 0;
+    TP_FORK_PARENT: u32 = 0;
+    TP_FORK_CHILD: u32 = 0;
+}

@@ -1,0 +1,77 @@
+//! The maps. Sizes are defaults that user space overrides for the machine and its memory limit.
+//!
+//! Weights and stacks come in two generations: programs write to the one that `GENERATION`
+//! names, user space empties the other, so that draining stops nothing.
+
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
+use profiler_common::{
+    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadaheadTotals,
+    SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
+};
+
+/// Orders that page allocations are counted by; the buddy allocator's largest is 10.
+pub const ORDERS: u32 = 16;
+
+/// Where a program builds its stacks: too large for the 512 bytes of the BPF stack.
+#[repr(C)]
+pub struct Scratch {
+    pub kernel: Frames,
+    pub user: Frames,
+}
+
+const _: () = assert!(size_of::<Scratch>() == 2 * (MAX_FRAMES + 1) * 8);
+
+/// 0 or 1: the generation that programs write to. Set by user space only.
+#[map]
+pub static GENERATION: Array<u32> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static WEIGHTS_0: HashMap<WeightKey, Weight> = HashMap::with_max_entries(16384, 0);
+#[map]
+pub static WEIGHTS_1: HashMap<WeightKey, Weight> = HashMap::with_max_entries(16384, 0);
+
+#[map]
+pub static STACKS_0: HashMap<u64, Frames> = HashMap::with_max_entries(8192, 0);
+#[map]
+pub static STACKS_1: HashMap<u64, Frames> = HashMap::with_max_entries(8192, 0);
+
+/// Counters and samplers, by stream * SLOTS + slot.
+#[map]
+pub static STATE: PerCpuArray<StreamState> = PerCpuArray::with_max_entries(STREAMS * SLOTS, 0);
+
+#[map]
+pub static CPU: PerCpuArray<CpuState> = PerCpuArray::with_max_entries(1, 0);
+
+/// Stack buffers, by slot.
+#[map]
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(SLOTS, 0);
+
+/// Never written.
+#[map]
+pub static ZERO: PerCpuArray<Hist> = PerCpuArray::with_max_entries(1, 0);
+
+/// Page allocations by order.
+#[map]
+pub static ORDER_COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(ORDERS, 0);
+
+#[map]
+pub static HISTS: PerCpuHashMap<HistKey, Hist> = PerCpuHashMap::with_max_entries(1024, 0);
+
+/// Waits that go on.
+#[map]
+pub static WAITS: HashMap<WaitKey, Wait> = HashMap::with_max_entries(16384, 0);
+
+#[map]
+pub static LOCKS: HashMap<LockKey, LockTotals> = HashMap::with_max_entries(8192, 0);
+
+#[map]
+pub static INODES: HashMap<InodeKey, ReadaheadTotals> = HashMap::with_max_entries(8192, 0);
+
+/// Requests that devices are working on, by the address of the request (or by device and sector).
+#[map]
+pub static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(16384, 0);
+
+/// Processes that are measured.
+#[map]
+pub static TARGETS: HashMap<u32, u8> = HashMap::with_max_entries(32768, 0);

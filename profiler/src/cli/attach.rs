@@ -1,0 +1,326 @@
+//! `profiler attach`: the main job.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::child::{self, Child};
+use super::status::Status;
+use super::views::ViewArgs;
+use crate::collect::{Collector, Options, Scope};
+use crate::kernel::ladder::{self, PROBES};
+use crate::kernel::{cgroup, privilege, sources::Sources};
+use crate::profile::{Session, Target, store};
+use crate::report;
+
+/// Options of `profiler attach`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Measure this process with all its threads (may be repeated, or several with commas).
+    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["cgroup", "command"])]
+    pid: Vec<u32>,
+    /// Measure the processes of this control group and those below it.
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
+    /// Stop after this time, such as 30s or 2m; otherwise measure until Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// CPU samples a second, on each CPU.
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    frequency: u32,
+    /// The probes to attach: cpu, lock, block, readahead, page-alloc.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
+    probes: Vec<String>,
+    /// Folder to save the session in; by default profiler-DATE-TIME here.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Stacks that each kind of event may take, a second and CPU; 0: one for every event.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    stack_rate: u32,
+    /// Take no user stacks.
+    #[arg(long, conflicts_with = "user")]
+    no_user_stacks: bool,
+    /// Measure the profiler itself, too.
+    #[arg(long)]
+    include_self: bool,
+    /// Do not use this way to attach: tp_btf, tracepoint, or tp_btf:NAME of a single one.
+    #[arg(long, value_name = "RUNG", value_delimiter = ',')]
+    without: Vec<String>,
+    #[command(flatten)]
+    view: ViewArgs,
+    /// Start this command, and measure it and its children from its exec to its exit.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Measures and reports.
+///
+/// # Errors
+///
+/// Whatever keeps it from measuring, before anything is written; or from saving, after the report.
+pub fn run(args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
+    privilege::check()?;
+    let output = args.output.clone().unwrap_or_else(default_output);
+    store::check_destination(&output)?;
+    let (scope, target) = scope(&args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    let (session, status) = runtime.block_on(measure(&args, scope, target, verbose))?;
+
+    let printed = print(&session, &args);
+    let saved = save(&session, &output);
+    match &saved {
+        Ok(()) => eprintln!("session saved in {}", report::escape::sanitize(&output.to_string_lossy())),
+        Err(error) => eprintln!("profiler: the session could not be saved: {error:#}"),
+    }
+    printed?;
+    Ok(match (saved, status) {
+        (_, Some(status)) if status != 0 => exit(status),
+        (Err(_), _) => ExitCode::FAILURE,
+        (Ok(()), _) => ExitCode::SUCCESS,
+    })
+}
+
+fn exit(status: i32) -> ExitCode {
+    u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Who is to be measured, checked. A command is started later.
+fn scope(args: &Args) -> anyhow::Result<(Scope, Target)> {
+    if !args.command.is_empty() {
+        let argv = args.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        // The process id is filled in when the command's process exists.
+        return Ok((Scope::Command(0), Target::Command { argv, status: None }));
+    }
+    if let Some(path) = &args.cgroup {
+        let cgroup = cgroup::resolve(&Sources::default(), path)?;
+        return Ok((Scope::Cgroup(cgroup), Target::Cgroup { path: path.to_string_lossy().into_owned() }));
+    }
+    if args.pid.is_empty() {
+        return Ok((Scope::System, Target::System));
+    }
+    let pids = args.pid.iter().map(|pid| process_of(*pid)).collect::<anyhow::Result<Vec<u32>>>()?;
+    Ok((Scope::Processes(pids.clone()), Target::Processes { pids }))
+}
+
+/// The process that a process or thread id belongs to.
+fn process_of(pid: u32) -> anyhow::Result<u32> {
+    let status = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1))
+        .and_then(|process| process.status())
+        .map_err(|_| anyhow::anyhow!("there is no process {pid}"))?;
+    let process = u32::try_from(status.tgid)?;
+    if process != pid {
+        bail!("{pid} is a thread of process {process}; --pid {process} measures it with all its threads");
+    }
+    Ok(process)
+}
+
+/// Attaches, waits for the end, and makes the session. Returns the command's exit status as well.
+async fn measure(
+    args: &Args,
+    scope: Scope,
+    mut target: Target,
+    verbose: bool,
+) -> anyhow::Result<(Session, Option<i32>)> {
+    // Before anything is attached: a signal must find us ready to report.
+    let mut signals = Signals::new().context("cannot listen to signals")?;
+    let mut child = if args.command.is_empty() { None } else { Some(Child::prepare(&args.command)?) };
+    let scope = match (&child, scope) {
+        (Some(child), _) => Scope::Command(child.pid),
+        (None, scope) => scope,
+    };
+    let pids = match &scope {
+        Scope::Processes(pids) => pids.clone(),
+        _ => Vec::new(),
+    };
+    let mut collector = Collector::start(Options {
+        probes: if args.probes.is_empty() {
+            PROBES.iter().map(|probe| probe.name.to_owned()).collect()
+        } else {
+            args.probes.clone()
+        },
+        scope,
+        frequency: args.frequency,
+        stack_rate: args.stack_rate,
+        user_stacks: !args.no_user_stacks,
+        include_self: args.include_self,
+        verbose,
+        without: args.without.clone(),
+    })?;
+    if let Some(child) = &mut child {
+        child.release().context("the command's process is gone")?;
+    }
+
+    let status_line = Status::new(collector.probes());
+    let ended = wait(args.duration, &pids, &mut child, &mut collector, &status_line, &mut signals).await;
+    status_line.finish();
+    let status = match ended? {
+        Ended::Command(status) => Some(child::exit_code(status)),
+        Ended::Otherwise => None,
+    };
+    if let Target::Command { status: known, .. } = &mut target {
+        *known = status;
+    }
+    Ok((collector.stop(target)?, status))
+}
+
+/// What ended the measurement.
+enum Ended {
+    /// The command, with its status.
+    Command(std::process::ExitStatus),
+    /// A signal, the time, or the end of all measured processes.
+    Otherwise,
+}
+
+async fn wait(
+    duration: Option<Duration>,
+    pids: &[u32],
+    child: &mut Option<Child>,
+    collector: &mut Collector,
+    status_line: &Status,
+    signals: &mut Signals,
+) -> anyhow::Result<Ended> {
+    // Looking whether processes still live is a stat(2) each.
+    const LIFE_CHECK: Duration = Duration::from_millis(200);
+    let mut next_drain = tokio::time::Instant::now() + Duration::from_millis(200);
+    let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
+    loop {
+        tokio::select! {
+            () = signals.next() => return Ok(Ended::Otherwise),
+            () = until(deadline) => return Ok(Ended::Otherwise),
+            ended = end_of(child) => {
+                return match ended {
+                    Ok(status) => Ok(Ended::Command(status)),
+                    Err(error) => bail!("cannot execute the command: {error}"),
+                };
+            }
+            () = tokio::time::sleep_until(next_drain) => {
+                let pause = collector.drain().context("cannot read the probes' maps")?;
+                next_drain = tokio::time::Instant::now() + pause;
+            }
+            () = after(status_line.interval()) => status_line.update(collector),
+            () = after((!pids.is_empty()).then_some(LIFE_CHECK)) => {
+                if !pids.iter().any(|pid| Path::new("/proc").join(pid.to_string()).exists()) {
+                    return Ok(Ended::Otherwise);
+                }
+            }
+        }
+    }
+}
+
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn after(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn end_of(child: &mut Option<Child>) -> io::Result<std::process::ExitStatus> {
+    match child {
+        Some(child) => (&mut child.ended).await.unwrap_or_else(|_| Err(io::Error::other("its end was missed"))),
+        None => std::future::pending().await,
+    }
+}
+
+/// The signals that end a measurement: Ctrl-C, and what service managers and closing terminals send.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
+    let stdout = io::stdout();
+    let style = report::text::Style::for_terminal(stdout.is_terminal());
+    let mut out = io::BufWriter::new(stdout.lock());
+    let result = report::text::render(session, &args.view.view(), &[], &style, &mut out)
+        .and_then(|()| out.flush().map_err(Into::into));
+    match result {
+        // `| head` has seen enough.
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        other => other,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Saves the session with all its renderings.
+fn save(session: &Session, output: &Path) -> anyhow::Result<()> {
+    store::save(session, output, |folder| report::write_all(session, folder))
+}
+
+fn default_output() -> PathBuf {
+    PathBuf::from(format!("profiler-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .or_else(|error| text.parse().map(Duration::from_secs).map_err(|_| error))
+        .map_err(|error| format!("{error}; a time is written as 30s, 500ms or 2m"))?;
+    if duration.is_zero() { Err("a measurement takes longer than nothing".to_owned()) } else { Ok(duration) }
+}
+
+fn probe_name(text: &str) -> Result<String, String> {
+    match ladder::probe(text) {
+        Some(probe) => Ok(probe.name.to_owned()),
+        None => {
+            let names: Vec<&str> = PROBES.iter().map(|probe| probe.name).collect();
+            Err(format!("there is no probe {text}; the probes are {}", names.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
+        assert!(duration("0s").is_err());
+        assert!(duration("soon").unwrap_err().contains("30s"));
+    }
+
+    #[test]
+    fn unknown_probes_are_named_with_the_known_ones() {
+        assert_eq!(probe_name("cpu"), Ok("cpu".to_owned()));
+        let error = probe_name("gpu").unwrap_err();
+        assert!(error.contains("gpu") && error.contains("page-alloc"));
+    }
+}

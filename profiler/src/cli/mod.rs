@@ -1,0 +1,48 @@
+//! The command line: one file a subcommand.
+
+mod attach;
+mod child;
+mod status;
+mod views;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Finds out why Linux I/O or memory is slow: profiles in the kernel with eBPF, prints call trees as
+/// kernel developers post them.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Say more on standard error, the eBPF side's messages among it.
+    #[arg(long, short, global = true)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Attach to the running kernel, measure, and report.
+    Attach(attach::Args),
+}
+
+/// Does what the command line says; the exit status is the command's own where it started one.
+///
+/// # Errors
+///
+/// A sentence for the user; the program then exits with 1.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    start_logging(cli.verbose);
+    match cli.command {
+        Command::Attach(args) => attach::run(args, cli.verbose),
+    }
+}
+
+/// Log messages go to standard error, so that standard output holds nothing but results.
+fn start_logging(verbose: bool) {
+    let default = if verbose { "profiler=debug,info" } else { "off" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PROFILER_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -1,0 +1,462 @@
+//! Collection: loads the probes, attaches them, drains what they have counted, and makes a
+//! [`Session`](crate::profile::Session) of it. The only module that knows aya.
+
+mod attach;
+mod batch;
+mod cpu;
+mod drain;
+mod object;
+mod session;
+mod totals;
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use aya::programs::Program;
+use aya::{Btf, Ebpf};
+use profiler_common::{Stream, filter};
+
+use crate::kernel::cgroup::{Cgroup, Hierarchy};
+use crate::kernel::host::CpuTimes;
+use crate::kernel::ladder::{self, PROBES, Part, ProbeSpec};
+use crate::kernel::offsets::Offsets;
+use crate::profile::{Kind, Probe, ProbeState, Session, Target};
+use crate::symbolize::Processes;
+
+use attach::{Climber, Outcome};
+use cpu::{Clock, CpuEvents};
+use drain::{Collected, Drain};
+use object::{MapSizes, Settings};
+
+/// The kernel's initial pid namespace has this inode number (PROC_PID_INIT_INO in
+/// include/linux/proc_ns.h).
+const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Between two drains, when there is little to drain.
+const SLOW_DRAIN: Duration = Duration::from_millis(1000);
+
+/// Between two drains, when the maps fill up.
+const FAST_DRAIN: Duration = Duration::from_millis(50);
+
+/// Who is to be measured.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// Every process.
+    System,
+    /// These processes.
+    Processes(Vec<u32>),
+    /// A control group.
+    Cgroup(Cgroup),
+    /// A process that is about to become a command, with the children it will have.
+    Command(u32),
+}
+
+/// What to collect, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names of the probes.
+    pub probes: Vec<String>,
+    /// Who is measured.
+    pub scope: Scope,
+    /// CPU samples a second and CPU.
+    pub frequency: u32,
+    /// Stacks a second and CPU that each stream of events may take; 0: no limit.
+    pub stack_rate: u32,
+    /// Whether user stacks are taken.
+    pub user_stacks: bool,
+    /// Whether the profiler itself is measured too.
+    pub include_self: bool,
+    /// Whether the eBPF side's messages are shown.
+    pub verbose: bool,
+    /// Rungs of the ladder that must not be used.
+    pub without: Vec<String>,
+}
+
+/// Numbers for the status line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// CPU samples of busy or idle CPUs.
+    pub samples: u64,
+    /// Events, by stream.
+    pub events: [u64; profiler_common::STREAMS as usize],
+    /// Events and samples lost so far.
+    pub lost: u64,
+}
+
+/// A collection that runs.
+pub struct Collector {
+    ebpf: Ebpf,
+    options: Options,
+    probes: Vec<Probe>,
+    blind_spots: Vec<String>,
+    cpu: Option<CpuEvents>,
+    drain: Drain,
+    collected: Collected,
+    processes: Processes,
+    /// Start of the measurement.
+    started: (jiff::Timestamp, Instant),
+    cpu_times: Option<CpuTimes>,
+}
+
+impl Collector {
+    /// Loads and attaches the probes. They count from here on.
+    ///
+    /// # Errors
+    ///
+    /// If no probe could be attached, with the reasons of each.
+    pub fn start(options: Options) -> anyhow::Result<Self> {
+        let kernel_btf = crate::kernel::btf::Btf::vmlinux();
+        let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
+        let mut settings = settings(&options);
+        let mut blind_spots = Vec::new();
+        if let Scope::Cgroup(cgroup) = &options.scope {
+            cgroup_settings(cgroup, kernel_btf.as_ref().ok(), &offsets, &mut settings)?;
+        }
+        let no_btf = kernel_btf.err().map(|error| error.to_string());
+        let btf = match &no_btf {
+            None => Btf::from_sys_fs().map_err(|error| error.to_string()),
+            Some(reason) => Err(reason.clone()),
+        };
+        if let Err(reason) = &btf {
+            blind_spots.push(format!("{reason}; probes fall back to plain tracepoints"));
+        }
+        let cpus = online_cpus()?;
+        let sizes = MapSizes::for_cpus(cpus.len() as u32);
+        let mut ebpf = object::load(&settings, &offsets, sizes, options.verbose)?;
+        if options.verbose {
+            start_log(&mut ebpf);
+        }
+
+        let mut collector = Self {
+            probes: Vec::new(),
+            blind_spots,
+            cpu: None,
+            drain: Drain::new(),
+            collected: Collected::default(),
+            processes: Processes::default(),
+            started: (jiff::Timestamp::now(), Instant::now()),
+            cpu_times: CpuTimes::read().ok(),
+            ebpf,
+            options,
+        };
+        collector.attach_all(&cpus, btf.as_ref(), &offsets)?;
+        Ok(collector)
+    }
+
+    fn attach_all(&mut self, cpus: &[u32], btf: Result<&Btf, &String>, offsets: &Offsets) -> anyhow::Result<()> {
+        let btf = btf.map_err(String::as_str);
+        let without = self.options.without.clone();
+        if matches!(self.options.scope, Scope::Command(_)) {
+            let mut climber = Climber { ebpf: &mut self.ebpf, btf, offsets, without: &without };
+            for part in ladder::FOLLOW_FORK {
+                if let Outcome::Failed(reasons) = climber.climb(part)
+                    && part.essential
+                {
+                    self.blind_spots.push(format!("{} are not measured: {}", part.gives, reasons.join("; ")));
+                }
+            }
+        }
+        self.add_targets()?;
+        // The samples begin last, so that loading the other probes is not in them.
+        for spec in PROBES.iter().filter(|spec| !spec.parts.is_empty()) {
+            let probe = if self.options.probes.iter().any(|name| name == spec.name) {
+                let mut climber = Climber { ebpf: &mut self.ebpf, btf, offsets, without: &without };
+                attach_probe(&mut climber, spec)
+            } else {
+                Probe::off(spec.name, Some(spec.kind))
+            };
+            self.probes.push(probe);
+        }
+        let cpu = if self.options.probes.iter().any(|name| name == "cpu") {
+            self.attach_cpu(cpus)
+        } else {
+            Probe::off("cpu", Some(Kind::Cpu))
+        };
+        self.probes.insert(0, cpu);
+
+        if !self.probes.iter().any(Probe::is_attached) {
+            let reasons: Vec<String> = self
+                .probes
+                .iter()
+                .filter_map(|probe| match &probe.state {
+                    ProbeState::Failed { reason } => Some(format!("{}: {reason}", probe.name)),
+                    _ => None,
+                })
+                .collect();
+            anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
+        }
+        Ok(())
+    }
+
+    fn attach_cpu(&mut self, cpus: &[u32]) -> Probe {
+        let mut probe = Probe::off("cpu", Some(Kind::Cpu));
+        probe.state = match self.try_attach_cpu(cpus) {
+            Ok(state) => state,
+            Err(error) => ProbeState::Failed { reason: format!("{error:#}") },
+        };
+        probe
+    }
+
+    fn try_attach_cpu(&mut self, cpus: &[u32]) -> anyhow::Result<ProbeState> {
+        let program = self.ebpf.program_mut("cpu_sample").context("no cpu_sample in the eBPF object")?;
+        let Program::PerfEvent(program) = program else { anyhow::bail!("cpu_sample is of another kind") };
+        program.load().map_err(|error| anyhow::anyhow!("{}", attach::describe(&error)))?;
+        let fd = program.fd().context("the program is not loaded")?.as_fd().try_clone_to_owned()?;
+        let events = CpuEvents::open(cpus, self.options.frequency, fd.as_fd())
+            .context("the kernel refuses sampling events (perf_event_open)")?;
+        events.enable().context("the sampling events do not start")?;
+        let mut notes = Vec::new();
+        if events.clock() == Clock::CpuClock {
+            self.blind_spots.push(
+                "no hardware cycle counter: samples come from a timer (cpu-clock), so code that runs with \
+                 interrupts off is not seen, and its time shows at the instruction that turns them on again"
+                    .to_owned(),
+            );
+        }
+        notes.extend(events.failed().iter().map(|reason| format!("not sampled: {reason}")));
+        let to = vec![format!("{} at {} Hz", events.clock().name(), self.options.frequency)];
+        self.cpu = Some(events);
+        Ok(ProbeState::Attached { rung: "perf_event".to_owned(), to, notes })
+    }
+
+    fn add_targets(&mut self) -> anyhow::Result<()> {
+        let pids = match &self.options.scope {
+            Scope::Processes(pids) => pids.clone(),
+            Scope::Command(pid) => vec![*pid],
+            Scope::System | Scope::Cgroup(_) => return Ok(()),
+        };
+        let map = self.ebpf.map_mut("TARGETS").context("the eBPF object has no map TARGETS")?;
+        let mut map = aya::maps::HashMap::<_, u32, u8>::try_from(map)?;
+        for pid in pids {
+            map.insert(pid, 1, 0).with_context(|| format!("cannot measure process {pid}"))?;
+        }
+        Ok(())
+    }
+
+    /// The probes, attached or not; their counts are filled in by [`stop`](Self::stop).
+    pub fn probes(&self) -> &[Probe] {
+        &self.probes
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.1.elapsed()
+    }
+
+    /// Moves what the probes have collected to user space; to be called again after the time that
+    /// it returns.
+    ///
+    /// # Errors
+    ///
+    /// What bpf(2) reports. Nothing is lost by it: what was not read stays in the maps.
+    pub fn drain(&mut self) -> io::Result<Duration> {
+        self.processes.next_round();
+        let processes = &mut self.processes;
+        self.drain.run(&mut self.ebpf, &mut self.collected, |key, collected| {
+            let innermost = collected.stacks.get(&key.user_stack).and_then(|stack| stack.first());
+            if let Some(innermost) = innermost {
+                processes.note(key.tgid, *innermost);
+            }
+        })?;
+        // A quarter of a generation full: the next burst might fill it.
+        Ok(if self.drain.last_stacks > 2048 { FAST_DRAIN } else { SLOW_DRAIN })
+    }
+
+    /// Numbers for the status line.
+    pub fn progress(&self) -> Progress {
+        let mut progress = Progress::default();
+        let Ok(streams) = totals::streams(&self.ebpf) else { return progress };
+        for stream in Stream::ALL {
+            let state = &streams[stream as usize];
+            progress.events[stream as usize] = state.events;
+            progress.lost += state.lost_weights + state.lost_stacks + state.lost_walks;
+        }
+        progress.samples = streams[Stream::Cpu as usize].events;
+        progress
+    }
+
+    /// Ends the collection and makes a session of it.
+    ///
+    /// # Errors
+    ///
+    /// If the maps cannot be read.
+    pub fn stop(mut self, target: Target) -> anyhow::Result<Session> {
+        let duration = self.started.1.elapsed();
+        let due = self.cpu.as_ref().and_then(|cpu| {
+            cpu.disable();
+            cpu.due()
+        });
+        self.detach();
+        // Twice, since each drain empties one generation, and the probes have written to both.
+        for _ in 0..2 {
+            self.drain().context("cannot read the probes' maps")?;
+        }
+        let totals = totals::Totals::read(&mut self.ebpf).context("cannot read the probes' counters")?;
+        let steal = self
+            .cpu_times
+            .take()
+            .and_then(|before| Some(CpuTimes::steal_share(&before, &CpuTimes::read().ok()?)));
+        let raw = session::Raw {
+            started: self.started.0,
+            duration,
+            target,
+            probes: self.probes,
+            blind_spots: self.blind_spots,
+            due,
+            collected: self.collected,
+            processes: self.processes,
+            totals,
+            steal,
+            cgroups: self.cgroups,
+        };
+        // The programs and maps go now, not after the report.
+        drop(self.ebpf);
+        Ok(session::build(raw))
+    }
+
+    /// Detaches everything but the samples, which are stopped already.
+    fn detach(&mut self) {
+        for (name, program) in self.ebpf.programs_mut() {
+            let result = match program {
+                Program::BtfTracePoint(program) => program.unload(),
+                Program::TracePoint(program) => program.unload(),
+                _ => continue,
+            };
+            if let Err(error) = result
+                && !matches!(error, aya::programs::ProgramError::NotLoaded)
+            {
+                tracing::debug!("{name}: {error}");
+            }
+        }
+    }
+}
+
+/// The globals that say who is measured and how.
+fn settings(options: &Options) -> Settings {
+    let mut settings = Settings::default();
+    let words = &mut settings.words;
+    words.insert("STACK_RATE", options.stack_rate);
+    words.insert("USER_STACKS", u32::from(options.user_stacks));
+    words.insert("SELF_TGID", if options.include_self { 0 } else { std::process::id() });
+    words.insert("PAGE_SHIFT", page_size().trailing_zeros());
+    words.insert("FOLLOW_FORK", u32::from(matches!(options.scope, Scope::Command(_))));
+    words.insert(
+        "FILTER",
+        match options.scope {
+            Scope::System => filter::ALL,
+            Scope::Processes(_) | Scope::Command(_) => filter::PROCESSES,
+            Scope::Cgroup(_) => filter::CGROUP,
+        },
+    );
+    // In a container with processes of its own, ids are those of its namespace.
+    if let Some((device, inode)) = pid_namespace()
+        && inode != INITIAL_PID_NAMESPACE
+    {
+        settings.longs.insert("PIDNS_DEV", device);
+        settings.longs.insert("PIDNS_INO", inode);
+    }
+    settings
+}
+
+/// The globals that say which control group is measured.
+fn cgroup_settings(
+    cgroup: &Cgroup,
+    btf: Option<&crate::kernel::btf::Btf>,
+    offsets: &Offsets,
+    settings: &mut Settings,
+) -> anyhow::Result<()> {
+    let missing = offsets.missing(&[
+        "OFF_TASK_CGROUPS",
+        "OFF_CSS_SET_DFL_CGRP",
+        "OFF_CSS_SET_SUBSYS",
+        "OFF_CSS_CGROUP",
+        "OFF_CSS_PARENT",
+        "OFF_CGROUP_SELF",
+        "OFF_CGROUP_KN",
+        "OFF_KN_ID",
+    ]);
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.into_iter().map(Offsets::describe).collect();
+        anyhow::bail!("--cgroup needs the kernel's type information (BTF), which lacks {}", names.join(", "));
+    }
+    settings.longs.insert("CGROUP_ID", cgroup.id);
+    if let Hierarchy::V1 { controller } = &cgroup.hierarchy {
+        let index = btf
+            .and_then(|btf| btf.enum_value("cgroup_subsys_id", &format!("{controller}_cgrp_id")))
+            .with_context(|| format!("this kernel does not know the cgroup controller {controller}"))?;
+        let array = offsets.get("OFF_CSS_SET_SUBSYS").unwrap_or_default();
+        settings.words.insert("CGROUP_V1", 1);
+        // An array of pointers.
+        settings.words.insert("OFF_CSS_SET_SUBSYS", array + 8 * index as u32);
+    }
+    Ok(())
+}
+
+fn attach_probe(climber: &mut Climber<'_>, spec: &ProbeSpec) -> Probe {
+    let mut probe = Probe::off(spec.name, Some(spec.kind));
+    let mut rungs: Vec<&str> = Vec::new();
+    let mut attached = Vec::new();
+    let mut notes = Vec::new();
+    for part in spec.parts {
+        match climber.climb(part) {
+            Outcome::Attached { rung, to, notes: more } => {
+                if !rungs.contains(&rung) {
+                    rungs.push(rung);
+                }
+                attached.extend(to);
+                notes.extend(more);
+            }
+            Outcome::Failed(reasons) => {
+                let reason = failure(part, &reasons);
+                if part.essential {
+                    probe.state = ProbeState::Failed { reason };
+                    return probe;
+                }
+                notes.push(reason);
+            }
+        }
+    }
+    probe.state = ProbeState::Attached { rung: rungs.join(", "), to: attached, notes };
+    probe
+}
+
+fn failure(part: &Part, reasons: &[String]) -> String {
+    format!("no {}: {}", part.gives, reasons.join("; "))
+}
+
+fn start_log(ebpf: &mut Ebpf) {
+    match aya_log::EbpfLogger::init(ebpf) {
+        Ok(logger) => {
+            tokio::spawn(async move {
+                let Ok(mut logger) = tokio::io::unix::AsyncFd::with_interest(logger, tokio::io::Interest::READABLE)
+                else {
+                    return;
+                };
+                while let Ok(mut guard) = logger.readable_mut().await {
+                    guard.get_inner_mut().flush();
+                    guard.clear_ready();
+                }
+            });
+        }
+        Err(error) => tracing::debug!("no messages from the eBPF side: {error}"),
+    }
+}
+
+/// Numbers of the CPUs that are online.
+fn online_cpus() -> anyhow::Result<Vec<u32>> {
+    aya::util::online_cpus().map_err(|(what, error)| anyhow::anyhow!("cannot tell which CPUs are online: {what}: {error}"))
+}
+
+fn page_size() -> u64 {
+    // SAFETY: no pointers.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+fn pid_namespace() -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata("/proc/self/ns/pid").ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}

@@ -1,0 +1,525 @@
+//! From maps to model: turns what was collected into a [`Session`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_common::{Hist, HistKey, Stream, StreamState, Weight, WeightKey, aux, measure, op};
+use rustc_hash::FxBuildHasher;
+
+use super::drain::Collected;
+use super::totals::Totals;
+use crate::kernel::cgroup::CgroupNames;
+use crate::kernel::host::host_facts;
+use crate::profile::session::Source;
+use crate::profile::{
+    BlockStat, Counter, Device, Frame, Histogram, IoOp, Kind, Labels, LocationId, LockKind, LockStat, Loss,
+    Measure, Origin, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
+};
+use crate::symbolize::{KernelSymbols, Processes, UserSymbols, lookup_address};
+
+/// Entries of the lock and readahead tables that a session keeps: the heaviest.
+const TABLE: usize = 1000;
+
+/// Everything a session is made of.
+pub struct Raw {
+    pub started: jiff::Timestamp,
+    pub duration: Duration,
+    pub target: Target,
+    pub probes: Vec<Probe>,
+    pub blind_spots: Vec<String>,
+    /// CPU samples that were due, where that is known.
+    pub due: Option<u64>,
+    pub collected: Collected,
+    pub processes: Processes,
+    pub totals: Totals,
+    pub steal: Option<f64>,
+    pub cgroups: CgroupNames,
+}
+
+/// Builds the session.
+pub fn build(raw: Raw) -> Session {
+    let mut session = Session::new(Source::Live);
+    session.started = Some(raw.started);
+    session.duration_ns = u64::try_from(raw.duration.as_nanos()).unwrap_or(u64::MAX);
+    session.target = raw.target;
+    session.host = host_facts();
+    session.host.steal = raw.steal;
+    session.blind_spots = raw.blind_spots;
+    session.probes = raw.probes;
+    session.histograms = histograms(&raw.totals);
+    session.locks = locks(&raw.totals);
+    session.readahead = readahead(&raw.totals);
+    session.block = block(&raw.totals);
+    session.own_samples = raw.totals.streams[Stream::Cpu as usize].own;
+
+    let mut stacks = StackBuilder::new(&raw.collected, &raw.processes, raw.cgroups);
+    for (key, weight) in &raw.collected.weights {
+        stacks.add(key, weight);
+    }
+    session.idle_samples = stacks.idle;
+    let unnamed = stacks.unnamed;
+    let mut profile = stacks.profile;
+    // Samples differ by address, and stacks by frames that were cut off.
+    profile.merge_equal();
+    session.profile = profile;
+
+    for probe in &mut session.probes {
+        fill(probe, &raw.totals, raw.due);
+    }
+    session.losses = losses(&session.probes, &raw.totals, raw.due);
+    if unnamed > 0 {
+        session.losses.push(Loss {
+            probe: "cpu".to_owned(),
+            cause: "user stacks of processes that were gone before their code could be found".to_owned(),
+            count: unnamed,
+        });
+    }
+    session
+}
+
+/// The streams that feed a probe.
+fn streams_of(probe: &str) -> &'static [Stream] {
+    match probe {
+        "cpu" => &[Stream::Cpu],
+        "page-alloc" => &[Stream::PageAlloc],
+        "lock" => &[Stream::LockSpin, Stream::LockSleep],
+        "readahead" => &[Stream::Readahead],
+        "block" => &[Stream::Block],
+        _ => &[],
+    }
+}
+
+/// Fills in a probe's counts.
+fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
+    let ProbeState::Attached { .. } = probe.state else { return };
+    let mut pending = 0;
+    for stream in streams_of(&probe.name) {
+        let state = &totals.streams[*stream as usize];
+        probe.events += state.events;
+        probe.weight += state.weight;
+        probe.stacks += state.stacks;
+        pending += state.pending_weight;
+    }
+    let unit = probe.kind.map_or(Unit::Events, Kind::unit);
+    let mut counters = vec![("counted after the last stack", unit, pending)];
+    let state = |stream: Stream| &totals.streams[stream as usize];
+    match probe.name.as_str() {
+        "cpu" => {
+            probe.due = due.unwrap_or(0);
+            counters.push(("samples of processes that are not measured", Unit::Samples, state(Stream::Cpu).aux[0]));
+        }
+        "page-alloc" => {
+            let failed = state(Stream::PageAlloc).aux[aux::PAGE_ALLOC_FAILED];
+            counters.push(("allocations that failed", Unit::Events, failed));
+        }
+        "lock" => {
+            let spin = state(Stream::LockSpin);
+            counters.push(("waits begun", Unit::Events, spin.aux[aux::LOCK_BEGUN]));
+            counters.push(("waits that had begun before", Unit::Events, spin.aux[aux::LOCK_UNPAIRED_END]));
+            counters.push(("waits that still went on", Unit::Events, totals.waiting));
+        }
+        "block" => {
+            let unpaired = state(Stream::Block).aux[aux::BLOCK_UNPAIRED_COMPLETION];
+            counters.push(("completions of requests issued before", Unit::Events, unpaired));
+        }
+        _ => {}
+    }
+    probe.counters = counters
+        .into_iter()
+        .filter(|(_, _, value)| *value > 0)
+        .map(|(name, unit, value)| Counter { name: name.to_owned(), unit, value })
+        .collect();
+}
+
+/// What was lost, by probe and cause.
+fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    let mut lost = |probe: &str, cause: &str, count: u64| {
+        if count > 0 {
+            losses.push(Loss { probe: probe.to_owned(), cause: cause.to_owned(), count });
+        }
+    };
+    for probe in probes.iter().filter(|probe| probe.is_attached()) {
+        for stream in streams_of(&probe.name) {
+            let StreamState { lost_weights, lost_stacks, lost_walks, aux, .. } = totals.streams[*stream as usize];
+            lost(&probe.name, "no room in the map of weights", lost_weights);
+            lost(&probe.name, "no room in the map of stacks (counted, without the stack)", lost_stacks);
+            lost(&probe.name, "the kernel could not walk the stack (counted, without the stack)", lost_walks);
+            lost(&probe.name, "too many probes nested on one CPU", totals.no_slot[*stream as usize]);
+            lost(&probe.name, "no room in the map of histograms", aux[aux::LOST_HISTOGRAM] * u64::from(*stream != Stream::LockSpin));
+            match stream {
+                Stream::LockSpin => {
+                    lost(&probe.name, "no room in the map of waits", aux[aux::LOCK_LOST_BEGIN]);
+                    lost(&probe.name, "no room in the table of locks (counted elsewhere)", aux[aux::LOCK_LOST_STATS]);
+                }
+                Stream::Readahead => lost(
+                    &probe.name,
+                    "no room in the table of files (counted elsewhere)",
+                    aux[aux::READAHEAD_LOST_INODE],
+                ),
+                Stream::Block => {
+                    lost(&probe.name, "no room in the map of requests (no latency)", aux[aux::BLOCK_LOST_REQUEST]);
+                }
+                _ => {}
+            }
+        }
+        if probe.name == "cpu"
+            && let Some(due) = due
+        {
+            let cpu = &totals.streams[Stream::Cpu as usize];
+            let got = cpu.events + cpu.own + cpu.aux[0] + totals.no_slot[Stream::Cpu as usize];
+            // One a CPU may be under way.
+            lost(&probe.name, "samples due that did not come (timer delayed, or eBPF busy)", due.saturating_sub(got));
+        }
+    }
+    losses
+}
+
+/// Builds stacks of names out of stacks of addresses.
+struct StackBuilder<'a> {
+    collected: &'a Collected,
+    processes: &'a Processes,
+    cgroups: CgroupNames,
+    kernel: KernelSymbols,
+    user: UserSymbols,
+    profile: Profile,
+    kernel_stacks: HashMap<(u64, bool), Arc<KernelStack>, FxBuildHasher>,
+    user_stacks: HashMap<(u32, u64), UserStack, FxBuildHasher>,
+    idle: u64,
+    unnamed: u64,
+}
+
+/// A kernel stack, outermost frame first.
+struct KernelStack {
+    frames: Box<[LocationId]>,
+    idle: bool,
+}
+
+type UserStack = Option<Arc<[LocationId]>>;
+
+impl<'a> StackBuilder<'a> {
+    fn new(collected: &'a Collected, processes: &'a Processes, cgroups: CgroupNames) -> Self {
+        let mut builder = Self {
+            collected,
+            processes,
+            cgroups,
+            kernel: KernelSymbols::new(),
+            user: UserSymbols::new(),
+            profile: Profile::new(),
+            kernel_stacks: HashMap::default(),
+            user_stacks: HashMap::default(),
+            idle: 0,
+            unnamed: 0,
+        };
+        builder.resolve();
+        builder
+    }
+
+    /// Resolves every address once, in few calls.
+    fn resolve(&mut self) {
+        let mut kernel = Vec::new();
+        let mut user = Vec::new();
+        for key in self.collected.weights.keys() {
+            let innermost_is_exact = key.stream == Stream::Cpu as u8;
+            for (i, ip) in self.frames(key.kernel_stack).iter().enumerate() {
+                kernel.push(lookup_address(*ip, innermost_is_exact && i == 0));
+            }
+            for (i, ip) in self.frames(key.user_stack).iter().enumerate() {
+                user.push((key.tgid, lookup_address(*ip, i == 0)));
+            }
+        }
+        for addresses in [&mut kernel] {
+            addresses.sort_unstable();
+            addresses.dedup();
+        }
+        user.sort_unstable();
+        user.dedup();
+        self.kernel.resolve(&kernel);
+        self.user.resolve(self.processes, &user);
+    }
+
+    fn frames(&self, hash: u64) -> &'a [u64] {
+        self.collected.stacks.get(&hash).map_or(&[], |stack| stack)
+    }
+
+    fn add(&mut self, key: &WeightKey, weight: &Weight) {
+        let Some(kind) = kind_of(key.stream) else { return };
+        let kernel = self.kernel_stack(key);
+        if kind == Kind::Cpu && key.tgid == 0 && kernel.idle {
+            self.idle += weight.count;
+            return;
+        }
+        let user = self.user_stack(key);
+        if key.user_stack != 0 && user.is_none() {
+            self.unnamed += weight.count;
+        }
+        let user: &[LocationId] = user.as_deref().unwrap_or_default();
+        let frames = user.iter().chain(&kernel.frames).copied().collect();
+        let labels = self.labels(key);
+        self.profile.push(Stack { kind, frames, labels, count: weight.count, weight: weight.weight });
+    }
+
+    fn kernel_stack(&mut self, key: &WeightKey) -> Arc<KernelStack> {
+        let sampled = key.stream == Stream::Cpu as u8;
+        if let Some(known) = self.kernel_stacks.get(&(key.kernel_stack, sampled)) {
+            return Arc::clone(known);
+        }
+        let ips = self.frames(key.kernel_stack);
+        let names: Vec<Frame> = ips
+            .iter()
+            .enumerate()
+            .map(|(i, ip)| self.kernel.get(lookup_address(*ip, sampled && i == 0)))
+            .collect();
+        let skip = if sampled { 0 } else { tracing_frames(&names) };
+        let idle = is_idle(&names);
+        let mut frames: Vec<LocationId> = Vec::with_capacity(names.len());
+        for (name, ip) in names.into_iter().zip(ips).skip(skip) {
+            let frame = self.profile.intern_frame(name);
+            frames.push(self.profile.intern_location(frame, *ip));
+        }
+        frames.reverse();
+        let stack = Arc::new(KernelStack { frames: frames.into(), idle });
+        self.kernel_stacks.insert((key.kernel_stack, sampled), Arc::clone(&stack));
+        stack
+    }
+
+    /// The user stack, cut where it leaves the process' code; `None` if nothing of it has a name.
+    fn user_stack(&mut self, key: &WeightKey) -> UserStack {
+        if let Some(known) = self.user_stacks.get(&(key.tgid, key.user_stack)) {
+            return known.clone();
+        }
+        let mut frames = Vec::new();
+        for (i, ip) in self.frames(key.user_stack).iter().enumerate() {
+            let Some(frame) = self.user.get(key.tgid, lookup_address(*ip, i == 0)) else { break };
+            let frame = self.profile.intern_frame(frame.clone());
+            frames.push(self.profile.intern_location(frame, *ip));
+        }
+        frames.reverse();
+        let stack = if frames.is_empty() { None } else { Some(frames.into()) };
+        self.user_stacks.insert((key.tgid, key.user_stack), stack.clone());
+        stack
+    }
+
+    fn labels(&mut self, key: &WeightKey) -> crate::profile::LabelsId {
+        let length = key.comm.iter().position(|byte| *byte == 0).unwrap_or(key.comm.len());
+        let mut labels = Labels {
+            comm: Some(String::from_utf8_lossy(&key.comm[..length]).into()),
+            pid: Some(key.tgid),
+            cpu: Some(u32::from(key.cpu)),
+            cgroup: self.cgroups.path(key.cgroup).map(Into::into),
+            ..Labels::default()
+        };
+        match kind_of(key.stream) {
+            Some(Kind::LockWait) => {
+                labels.lock = Some(key.detail);
+                labels.lock_kind = Some(LockKind::from_flags(u32::from(key.sub)));
+            }
+            Some(Kind::BlockIo) => {
+                labels.device = Some(Device::from_kernel(key.detail as u32));
+                labels.op = op_from(u16::from(key.sub));
+            }
+            Some(Kind::Readahead) => labels.device = Some(Device::from_kernel(key.detail as u32)),
+            Some(Kind::PageAlloc) => labels.order = Some(key.detail as u8),
+            _ => {}
+        }
+        self.profile.intern_labels(labels)
+    }
+}
+
+/// How many of the innermost frames belong to tracing itself: everything up to the last one that
+/// carries a tracepoint or an eBPF program.
+fn tracing_frames(names: &[Frame]) -> usize {
+    const DEPTH: usize = 10;
+    const TRACING: [&str; 8] = [
+        "bpf_prog_",
+        "bpf_trampoline_",
+        "bpf_trace_run",
+        "bpf_get_stack",
+        "__bpf_trace_",
+        "__traceiter_",
+        "trace_call_bpf",
+        "perf_trace_",
+    ];
+    let is_tracing = |frame: &Frame| TRACING.iter().any(|prefix| frame.name.starts_with(prefix));
+    names.iter().take(DEPTH).rposition(is_tracing).map_or(0, |last| last + 1)
+}
+
+/// Whether a sample of thread 0 shows an idle CPU, and not an interrupt that it serves: interrupts
+/// come in through assembly entries, `asm_*` on x86 and `el1*` on arm64.
+fn is_idle(names: &[Frame]) -> bool {
+    !names.iter().any(|frame| frame.name.starts_with("asm_") || frame.name.starts_with("el1"))
+}
+
+fn kind_of(stream: u8) -> Option<Kind> {
+    let stream = Stream::ALL.into_iter().find(|known| *known as u8 == stream)?;
+    Some(match stream {
+        Stream::Cpu => Kind::Cpu,
+        Stream::PageAlloc => Kind::PageAlloc,
+        Stream::LockSpin | Stream::LockSleep => Kind::LockWait,
+        Stream::Readahead => Kind::Readahead,
+        Stream::Block => Kind::BlockIo,
+    })
+}
+
+fn op_from(number: u16) -> Option<IoOp> {
+    match u8::try_from(number).ok()? {
+        op::READ => Some(IoOp::Read),
+        op::WRITE => Some(IoOp::Write),
+        op::DISCARD => Some(IoOp::Discard),
+        op::FLUSH => Some(IoOp::Flush),
+        _ => None,
+    }
+}
+
+fn histograms(totals: &Totals) -> Vec<Histogram> {
+    let mut histograms: Vec<Histogram> =
+        totals.histograms.iter().filter_map(|(key, hist)| histogram(key, hist)).collect();
+    if let Some(orders) = order_histogram(&totals.orders) {
+        histograms.push(orders);
+    }
+    histograms.sort_by_key(|hist| (hist.measure, hist.device, hist.op, hist.lock_kind));
+    histograms
+}
+
+fn histogram(key: &HistKey, hist: &Hist) -> Option<Histogram> {
+    let device = (key.device != 0).then(|| Device::from_kernel(key.device));
+    let (measure, op, lock_kind) = match key.measure {
+        measure::BIO_SIZE => (Measure::BioSize, op_from(key.op), None),
+        measure::REQUEST_SIZE => (Measure::RequestSize, op_from(key.op), None),
+        measure::REQUEST_LATENCY => (Measure::RequestLatency, op_from(key.op), None),
+        measure::LOCK_WAIT => (Measure::LockWait, None, Some(LockKind::from_flags(u32::from(key.op)))),
+        measure::READAHEAD_WANTED => (Measure::ReadaheadWanted, None, None),
+        measure::READAHEAD_ISSUED => (Measure::ReadaheadIssued, None, None),
+        _ => return None,
+    };
+    Some(Histogram { measure, device, op, lock_kind, count: hist.count, sum: hist.sum, buckets: trim(&hist.buckets) })
+}
+
+/// Allocation sizes: an allocation of order n has 2^n pages, which is bucket n + 1.
+fn order_histogram(orders: &[u64]) -> Option<Histogram> {
+    let count: u64 = orders.iter().sum();
+    if count == 0 {
+        return None;
+    }
+    let sum = orders.iter().enumerate().map(|(order, count)| count << order).sum();
+    let buckets: Vec<u64> = std::iter::once(0).chain(orders.iter().copied()).collect();
+    Some(Histogram {
+        measure: Measure::PageAllocSize,
+        device: None,
+        op: None,
+        lock_kind: None,
+        count,
+        sum,
+        buckets: trim(&buckets),
+    })
+}
+
+fn trim(buckets: &[u64]) -> Vec<u64> {
+    let used = buckets.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    buckets[..used].to_vec()
+}
+
+fn locks(totals: &Totals) -> Vec<LockStat> {
+    let mut locks: Vec<LockStat> = totals
+        .locks
+        .iter()
+        .map(|(key, value)| LockStat {
+            address: key.lock,
+            name: None,
+            kind: LockKind::from_flags(key.flags as u32),
+            waits: value.waits,
+            total_ns: value.total,
+            max_ns: value.max,
+            buckets: trim(&value.buckets),
+        })
+        .collect();
+    locks.sort_by_key(|lock| (std::cmp::Reverse(lock.total_ns), lock.address));
+    locks.truncate(TABLE);
+    locks
+}
+
+fn readahead(totals: &Totals) -> Vec<ReadaheadStat> {
+    let mut files: Vec<ReadaheadStat> = totals
+        .inodes
+        .iter()
+        .map(|(key, value)| ReadaheadStat {
+            device: Device::from_kernel(key.device as u32),
+            inode: key.inode,
+            sync: value.sync,
+            async_: value.async_,
+            sequential: value.sequential,
+            random: value.random,
+            wanted_pages: value.wanted,
+            issued_pages: value.issued,
+            ra_pages: u32::try_from(value.ra_pages).unwrap_or(u32::MAX),
+        })
+        .collect();
+    files.sort_by_key(|file| (std::cmp::Reverse(file.issued_pages.max(file.wanted_pages)), file.inode));
+    files.truncate(TABLE);
+    files
+}
+
+fn block(totals: &Totals) -> Vec<BlockStat> {
+    let mut stats: HashMap<(u32, u16), BlockStat> = HashMap::new();
+    for (key, hist) in &totals.histograms {
+        let measured = [measure::BIO_SIZE, measure::REQUEST_SIZE, measure::COMPLETED_SIZE, measure::REQUEST_LATENCY];
+        if !measured.contains(&key.measure) {
+            continue;
+        }
+        let Some(op) = op_from(key.op) else { continue };
+        let stat = stats.entry((key.device, key.op)).or_insert_with(|| BlockStat {
+            device: Device::from_kernel(key.device),
+            op,
+            bios: 0,
+            bio_bytes: 0,
+            requests: 0,
+            request_bytes: 0,
+            completed: 0,
+            completed_bytes: 0,
+        });
+        match key.measure {
+            measure::BIO_SIZE => (stat.bios, stat.bio_bytes) = (hist.count, hist.sum),
+            measure::REQUEST_SIZE => (stat.requests, stat.request_bytes) = (hist.count, hist.sum),
+            measure::COMPLETED_SIZE => stat.completed_bytes = hist.sum,
+            _ => stat.completed = hist.count,
+        }
+    }
+    let mut stats: Vec<BlockStat> = stats.into_values().collect();
+    stats.sort_by_key(|stat| (std::cmp::Reverse(stat.bio_bytes.max(stat.request_bytes)), stat.device, stat.op));
+    stats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Frame> {
+        names.iter().map(|name| Frame::kernel(name)).collect()
+    }
+
+    #[test]
+    fn tracing_frames_are_dropped_and_no_others() {
+        let tp_btf = names(&["bpf_prog_1_x", "bpf_trace_run2", "__bpf_trace_contention", "mutex_lock", "vfs_read"]);
+        assert_eq!(tracing_frames(&tp_btf), 3);
+        // Programs have no names where bpf_jit_kallsyms is off.
+        let nameless = names(&["0xffffffffc0001234", "bpf_trace_run2", "mutex_lock"]);
+        assert_eq!(tracing_frames(&nameless), 2);
+        assert_eq!(tracing_frames(&names(&["mutex_lock", "vfs_read"])), 0);
+        assert_eq!(tracing_frames(&[]), 0);
+    }
+
+    #[test]
+    fn interrupts_of_an_idle_cpu_are_not_idle() {
+        assert!(is_idle(&names(&["pv_native_safe_halt", "default_idle", "do_idle", "start_secondary"])));
+        assert!(!is_idle(&names(&["blk_done", "sysvec_call", "asm_sysvec_call", "default_idle", "do_idle"])));
+    }
+
+    #[test]
+    fn orders_become_a_histogram_of_pages() {
+        let hist = order_histogram(&[5, 2, 0, 1]).unwrap();
+        assert_eq!((hist.count, hist.sum), (8, 5 + 4 + 8));
+        assert_eq!(hist.buckets, [0, 5, 2, 0, 1]);
+        assert_eq!(order_histogram(&[0, 0]), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! Addresses to names, by blazesym.
+
+mod kernel;
+mod processes;
+mod user;
+
+pub use kernel::{KernelSymbols, lookup_address};
+pub use processes::{Mapping, Object, Processes};
+pub use user::UserSymbols;
+
+use blazesym::symbolize::Symbolizer;
+
+/// A symbolizer for names only: no source lines, no inlined functions, which need debug information
+/// and cost seconds at the end of a run.
+fn names_only() -> Symbolizer {
+    Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).enable_auto_reload(false).build()
+}
