@@ -7,12 +7,14 @@
 
 mod decode;
 mod encode;
+mod error;
 mod messages;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{PprofError, decode, decode_session};
+pub use decode::{decode, decode_session};
 pub use encode::encode;
+pub use error::PprofError;
 
 /// What mappings of the kernel proper are called, as in perf.
 const KERNEL_MAPPING: &str = "[kernel.kallsyms]";

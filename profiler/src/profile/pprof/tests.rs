@@ -317,9 +317,9 @@ fn bombs_are_refused() {
         std::io::Write::write_all(&mut encoder, data).unwrap();
         encoder.finish().unwrap()
     };
-    let zeros = gzip(&vec![0; super::decode::MAX_BYTES + 1]);
+    let zeros = gzip(&vec![0; super::error::MAX_BYTES + 1]);
     assert!(matches!(decode(&zeros), Err(PprofError::TooLarge)));
     // Empty samples: two bytes each.
-    let samples = gzip(&[0x12, 0x00].repeat(super::decode::MAX_ENTRIES + 1));
+    let samples = gzip(&[0x12, 0x00].repeat(super::error::MAX_ENTRIES + 1));
     assert!(matches!(decode(&samples), Err(PprofError::TooManyEntries)));
 }

@@ -287,13 +287,11 @@ impl Destination {
 
     /// A new folder beside the destination, removed again when dropped.
     fn temporary_folder(&self) -> Result<tempfile::TempDir, StoreError> {
-        tempfile::Builder::new().prefix(".profiler-session-").tempdir_in(self.anchor.path()).map_err(
-            |error| {
-                // Without the path that tempfile adds: the user does not know it.
-                let source = error.raw_os_error().map_or(error, io::Error::from_raw_os_error);
-                StoreError::io("create a folder in", &self.parent)(source)
-            },
-        )
+        tempfile::Builder::new()
+            .prefix(".profiler-session-")
+            .tempdir_in(self.anchor.path())
+            // Only the kind: the message has a path that the user does not know.
+            .map_err(|error| StoreError::io("create a folder in", &self.parent)(error.kind().into()))
     }
 
     /// Gives the finished folder its name.

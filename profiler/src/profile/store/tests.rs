@@ -175,7 +175,12 @@ fn damaged_sessions_say_what_is_wrong() {
         with_json(r#"{"schema": 1, "duration_ns": "long"}"#),
         with_json("{"),
     ];
-    insta::assert_snapshot!(messages.join("\n"), @"");
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    `/run/session.json` has schema version 2, this program knows versions up to 1: use the version of profiler that wrote it, or a later one
+    `/run/session.json` cannot be understood: missing field `schema` at line 1 column 17
+    `/run/session.json` cannot be understood: invalid type: string "long", expected u64 at line 1 column 35
+    `/run/session.json` cannot be understood: EOF while parsing an object at line 1 column 1
+    "#);
 
     std::fs::write(dir.join(SESSION_FILE), r#"{"schema": 1, "later_addition": true}"#).unwrap();
     assert_eq!(comm_of(&dir), "fio", "missing and unknown fields do not matter");
