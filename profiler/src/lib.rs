@@ -2,4 +2,5 @@
 //!
 //! docs/architecture.md has the map: which module does what, and in which direction data flows.
 
+pub mod kernel;
 pub mod profile;

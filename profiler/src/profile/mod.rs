@@ -7,8 +7,10 @@
 pub mod histogram;
 pub mod kind;
 pub mod labels;
+pub mod pprof;
 pub mod session;
 pub mod stacks;
+pub mod store;
 
 pub use histogram::{Histogram, Measure};
 pub use kind::{Kind, Unit};

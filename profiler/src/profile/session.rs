@@ -16,8 +16,10 @@ pub struct Session {
     /// Schema version, [`SCHEMA`] when written by this program.
     pub schema: u32,
     /// Version of the program that wrote it.
+    #[serde(default)]
     pub tool: String,
     /// Where the data came from.
+    #[serde(default)]
     pub source: Source,
     /// Start of the measurement, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -171,7 +173,7 @@ pub struct BlockDevice {
 /// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Device number as `stat` reports it for files there (an anonymous one for btrfs).
+    /// Device number of the superblock, as `/proc/self/mountinfo` has it (an anonymous one for btrfs).
     pub device: Device,
     /// What is mounted.
     pub source: String,
