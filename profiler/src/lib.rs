@@ -3,3 +3,7 @@
 //! docs/architecture.md has the map: which module does what, and in which direction data flows.
 
 pub mod profile;
+pub mod report;
+
+#[cfg(test)]
+pub(crate) mod testing;

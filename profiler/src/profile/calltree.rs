@@ -111,3 +111,7 @@ impl<'p> CallTree<'p> {
         (0..self.trie.len() as u32).map(NodeId)
     }
 }
+
+#[cfg(test)]
+#[path = "calltree_tests.rs"]
+mod tests;

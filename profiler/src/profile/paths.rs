@@ -123,8 +123,7 @@ impl<'p> Paths<'p> {
 
         let mut frames = frames;
         let is_focus = |frame: FrameId| focus.matches[frame.0 as usize];
-        let position =
-            if focus.callers { frames.rposition(is_focus) } else { frames.position(is_focus) };
+        let position = if focus.callers { frames.rposition(is_focus) } else { frames.position(is_focus) };
         let Some(position) = position else { return false };
         let frame_at = |index: usize| self.profile.location(stack.frames[index]).frame;
         // A view of a user function shows user frames, or it would show nothing.

@@ -55,7 +55,8 @@ impl Frame {
         match name.strip_prefix(&*self.name) {
             Some("") => true,
             Some(rest) => {
-                rest.strip_prefix(" [").and_then(|rest| rest.strip_suffix(']')) == self.module.as_deref()
+                let module = rest.strip_prefix(" [").and_then(|rest| rest.strip_suffix(']'));
+                module.is_some() && module == self.module.as_deref()
             }
             None => false,
         }

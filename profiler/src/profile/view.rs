@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn suggests_the_nearest_names() {
-        let frames = ["bch2_read_iter", "bch2_read_endio", "io_submit_one", "bch2_read_iter"].map(Frame::kernel);
+        let frames =
+            ["bch2_read_iter", "bch2_read_endio", "io_submit_one", "bch2_read_iter"].map(Frame::kernel);
         let names = suggest("bch2_raed_iter", frames.iter());
         assert_eq!(names[0], "bch2_read_iter");
         assert!(!names.contains(&"io_submit_one".to_owned()));
