@@ -2,5 +2,12 @@
 //!
 //! docs/architecture.md has the map: which module does what, and in which direction data flows.
 
+pub mod cli;
+mod collect;
 pub mod kernel;
 pub mod profile;
+pub mod report;
+mod symbolize;
+
+#[cfg(test)]
+pub(crate) mod testing;

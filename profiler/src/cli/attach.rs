@@ -26,7 +26,7 @@ pub struct Args {
     pid: Vec<u32>,
     /// Measure the processes of this control group and those below it.
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    cgroup: Option<PathBuf>,
+    cgroup: Option<String>,
     /// Stop after this time, such as 30s or 2m; otherwise measure until Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -101,7 +101,7 @@ fn scope(args: &Args) -> anyhow::Result<(Scope, Target)> {
     }
     if let Some(path) = &args.cgroup {
         let cgroup = cgroup::resolve(&Sources::default(), path)?;
-        return Ok((Scope::Cgroup(cgroup), Target::Cgroup { path: path.to_string_lossy().into_owned() }));
+        return Ok((Scope::Cgroup(cgroup), Target::Cgroup { path: path.clone() }));
     }
     if args.pid.is_empty() {
         return Ok((Scope::System, Target::System));
@@ -263,7 +263,7 @@ impl Signals {
 
 fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
     let stdout = io::stdout();
-    let style = report::text::Style::for_terminal(stdout.is_terminal());
+    let style = report::text::Style { color: stdout.is_terminal(), ..Default::default() };
     let mut out = io::BufWriter::new(stdout.lock());
     let result = report::text::render(session, &args.view.view(), &[], &style, &mut out)
         .and_then(|()| out.flush().map_err(Into::into));
@@ -280,11 +280,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Saves the session with all its renderings.
 fn save(session: &Session, output: &Path) -> anyhow::Result<()> {
-    store::save(session, output, |folder| report::write_all(session, folder))
+    Ok(store::save(session, output, |folder| report::write_all(session, folder))?)
 }
 
 fn default_output() -> PathBuf {
-    PathBuf::from(format!("profiler-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")))
+    PathBuf::from(format!("profiler-{}", jiff::ZonedDateTime::now().strftime("%Y%m%d-%H%M%S")))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

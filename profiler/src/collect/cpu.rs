@@ -119,7 +119,8 @@ fn period_ns(frequency: u32) -> u64 {
 }
 
 fn open_event(clock: Clock, cpu: u32, frequency: u32) -> io::Result<File> {
-    let mut attr = bindings::perf_event_attr { size: size_of::<bindings::perf_event_attr>() as u32, ..Default::default() };
+    let mut attr = bindings::perf_event_attr::default();
+    attr.size = size_of::<bindings::perf_event_attr>() as u32;
     attr.set_disabled(1);
     match clock {
         Clock::Cycles => {

@@ -18,10 +18,11 @@ use aya::programs::Program;
 use aya::{Btf, Ebpf};
 use profiler_common::{Stream, filter};
 
-use crate::kernel::cgroup::{Cgroup, Hierarchy};
-use crate::kernel::host::CpuTimes;
+use crate::kernel::cgroup::{self, Cgroup, CgroupNames, Hierarchy};
+use crate::kernel::cpu_times::{CpuTimes, steal_share};
 use crate::kernel::ladder::{self, PROBES, Part, ProbeSpec};
 use crate::kernel::offsets::Offsets;
+use crate::kernel::sources::Sources;
 use crate::profile::{Kind, Probe, ProbeState, Session, Target};
 use crate::symbolize::Processes;
 
@@ -98,6 +99,7 @@ pub struct Collector {
     /// Start of the measurement.
     started: (jiff::Timestamp, Instant),
     cpu_times: Option<CpuTimes>,
+    cgroups: CgroupNames,
 }
 
 impl Collector {
@@ -111,8 +113,17 @@ impl Collector {
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);
         let mut blind_spots = Vec::new();
+        let sources = Sources::default();
+        let hierarchy = match &options.scope {
+            Scope::Cgroup(cgroup) => Some(cgroup.hierarchy.clone()),
+            _ => cgroup::main_hierarchy(&sources),
+        };
+        let told = hierarchy_settings(hierarchy.as_ref(), kernel_btf.as_ref().ok(), &offsets, &mut settings);
         if let Scope::Cgroup(cgroup) = &options.scope {
-            cgroup_settings(cgroup, kernel_btf.as_ref().ok(), &offsets, &mut settings)?;
+            told.context("--cgroup cannot be used")?;
+            settings.longs.insert("CGROUP_ID", cgroup.id);
+        } else if let Err(error) = told {
+            blind_spots.push(format!("control groups are not told apart: {error:#}"));
         }
         let no_btf = kernel_btf.err().map(|error| error.to_string());
         let btf = match &no_btf {
@@ -137,7 +148,8 @@ impl Collector {
             collected: Collected::default(),
             processes: Processes::default(),
             started: (jiff::Timestamp::now(), Instant::now()),
-            cpu_times: CpuTimes::read().ok(),
+            cpu_times: CpuTimes::read(&sources),
+            cgroups: CgroupNames::new(&sources, hierarchy.as_ref().unwrap_or(&Hierarchy::V2)),
             ebpf,
             options,
         };
@@ -297,7 +309,7 @@ impl Collector {
         let steal = self
             .cpu_times
             .take()
-            .and_then(|before| Some(CpuTimes::steal_share(&before, &CpuTimes::read().ok()?)));
+            .and_then(|before| steal_share(before, CpuTimes::read(&Sources::default())?));
         let raw = session::Raw {
             started: self.started.0,
             duration,
@@ -360,9 +372,9 @@ fn settings(options: &Options) -> Settings {
     settings
 }
 
-/// The globals that say which control group is measured.
-fn cgroup_settings(
-    cgroup: &Cgroup,
+/// The globals that say in which hierarchy a task's control group is looked up.
+fn hierarchy_settings(
+    hierarchy: Option<&Hierarchy>,
     btf: Option<&crate::kernel::btf::Btf>,
     offsets: &Offsets,
     settings: &mut Settings,
@@ -379,10 +391,9 @@ fn cgroup_settings(
     ]);
     if !missing.is_empty() {
         let names: Vec<String> = missing.into_iter().map(Offsets::describe).collect();
-        anyhow::bail!("--cgroup needs the kernel's type information (BTF), which lacks {}", names.join(", "));
+        anyhow::bail!("the kernel's type information (BTF) lacks {}", names.join(", "));
     }
-    settings.longs.insert("CGROUP_ID", cgroup.id);
-    if let Hierarchy::V1 { controller } = &cgroup.hierarchy {
+    if let Some(Hierarchy::V1 { controller }) = hierarchy {
         let index = btf
             .and_then(|btf| btf.enum_value("cgroup_subsys_id", &format!("{controller}_cgrp_id")))
             .with_context(|| format!("this kernel does not know the cgroup controller {controller}"))?;
@@ -430,10 +441,11 @@ fn start_log(ebpf: &mut Ebpf) {
     match aya_log::EbpfLogger::init(ebpf) {
         Ok(logger) => {
             tokio::spawn(async move {
-                let Ok(mut logger) = tokio::io::unix::AsyncFd::with_interest(logger, tokio::io::Interest::READABLE)
-                else {
-                    return;
+                // SAFETY: the logger owns its descriptor, and is owned by the AsyncFd from here on.
+                let registered = unsafe {
+                    tokio::io::unix::AsyncFd::register_with_interest(logger, tokio::io::Interest::READABLE)
                 };
+                let Ok(mut logger) = registered else { return };
                 while let Ok(mut guard) = logger.readable_mut().await {
                     guard.get_inner_mut().flush();
                     guard.clear_ready();

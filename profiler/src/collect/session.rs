@@ -14,7 +14,7 @@ use crate::kernel::host::host_facts;
 use crate::profile::session::Source;
 use crate::profile::{
     BlockStat, Counter, Device, Frame, Histogram, IoOp, Kind, Labels, LocationId, LockKind, LockStat, Loss,
-    Measure, Origin, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
+    Measure, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
 };
 use crate::symbolize::{KernelSymbols, Processes, UserSymbols, lookup_address};
 
@@ -307,7 +307,7 @@ impl<'a> StackBuilder<'a> {
             comm: Some(String::from_utf8_lossy(&key.comm[..length]).into()),
             pid: Some(key.tgid),
             cpu: Some(u32::from(key.cpu)),
-            cgroup: self.cgroups.path(key.cgroup).map(Into::into),
+            cgroup: self.cgroups.name(key.cgroup),
             ..Labels::default()
         };
         match kind_of(key.stream) {

@@ -1,7 +1,11 @@
 //! What machine and what kernel this is.
 
+pub mod btf;
 pub mod cgroup;
 pub mod cpu_times;
 pub mod host;
+pub mod ladder;
+pub mod offsets;
 pub mod privilege;
 pub mod sources;
+pub mod tracefs;

@@ -67,6 +67,12 @@ impl Kind {
         }
     }
 
+    /// The [`title`](Self::title) as it begins a line.
+    pub fn heading(self) -> String {
+        let title = self.title();
+        title[..1].to_ascii_uppercase() + &title[1..]
+    }
+
     /// The unit of this kind's weights.
     pub fn unit(self) -> Unit {
         match self {

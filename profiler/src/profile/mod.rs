@@ -4,19 +4,28 @@
 //! stacks. Live collection and imports both end in a session, and everything downstream reads
 //! nothing else.
 
+pub mod calltree;
+pub mod flat;
 pub mod histogram;
 pub mod kind;
 pub mod labels;
+pub mod paths;
 pub mod pprof;
 pub mod session;
 pub mod stacks;
 pub mod store;
+pub(crate) mod trie;
+pub mod view;
 
+pub use calltree::{CallTree, NodeId};
+pub use flat::{FlatEntry, flat};
 pub use histogram::{Histogram, Measure};
 pub use kind::{Kind, Unit};
 pub use labels::{Device, IoOp, Labels, LockKind};
+pub use paths::Label;
 pub use session::{
     BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, Probe, ProbeState, ReadaheadStat, Session,
     Source, Target,
 };
 pub use stacks::{Frame, FrameId, LabelsId, Location, LocationId, Origin, Profile, Stack};
+pub use view::{GroupBy, UnknownGroup, View, ViewError};

@@ -1,5 +1,6 @@
 //! Weighted stacks over interned frames.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,6 +40,26 @@ impl Frame {
     /// A function of a user program.
     pub fn user(name: &str, binary: &str) -> Self {
         Self { name: name.into(), module: Some(binary.into()), origin: Origin::User }
+    }
+
+    /// The name with its module or binary: `xfs_agino_range [xfs]`. Just the name where it has none.
+    pub fn qualified(&self) -> Cow<'_, str> {
+        match &self.module {
+            Some(module) => format!("{} [{module}]", self.name).into(),
+            None => (&*self.name).into(),
+        }
+    }
+
+    /// Whether `name` is this function's name, plain or [`qualified`](Self::qualified).
+    pub fn is_called(&self, name: &str) -> bool {
+        match name.strip_prefix(&*self.name) {
+            Some("") => true,
+            Some(rest) => {
+                let module = rest.strip_prefix(" [").and_then(|rest| rest.strip_suffix(']'));
+                module.is_some() && module == self.module.as_deref()
+            }
+            None => false,
+        }
     }
 }
 
@@ -181,6 +202,11 @@ impl Profile {
     /// The function that a location lies in.
     pub fn frame_of(&self, id: LocationId) -> &Frame {
         self.frame(self.location(id).frame)
+    }
+
+    /// All labels; [`LabelsId`] indexes this.
+    pub fn all_labels(&self) -> &[Labels] {
+        &self.labels.items
     }
 
     /// The labels with this id.

@@ -5,7 +5,7 @@ mod processes;
 mod user;
 
 pub use kernel::{KernelSymbols, lookup_address};
-pub use processes::{Mapping, Object, Processes};
+pub use processes::Processes;
 pub use user::UserSymbols;
 
 use blazesym::symbolize::Symbolizer;

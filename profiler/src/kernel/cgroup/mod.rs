@@ -132,6 +132,25 @@ fn mounted(sources: &Sources) -> Vec<Mounted> {
     found.into_iter().map(|(_, mounted)| mounted).collect()
 }
 
+/// The hierarchy that tells processes apart: v2 where controllers are managed in it, else that of a
+/// v1 controller, the memory controller's first since every container has a group in it. `None` if
+/// no hierarchy is mounted.
+pub fn main_hierarchy(sources: &Sources) -> Option<Hierarchy> {
+    let mounts = mounted(sources);
+    let v2 = mounts.iter().find(|mounted| mounted.hierarchy == Some(Hierarchy::V2));
+    let manages = |mounted: &Mounted| {
+        std::fs::read_to_string(mounted.point.join("cgroup.controllers"))
+            .is_ok_and(|controllers| !controllers.trim().is_empty())
+    };
+    let memory = Hierarchy::V1 { controller: "memory".to_owned() };
+    let mut v1 = mounts.iter().filter_map(|mounted| mounted.hierarchy.clone()).filter(|h| *h != Hierarchy::V2);
+    let v1 = if v1.clone().any(|hierarchy| hierarchy == memory) { Some(memory) } else { v1.next() };
+    match v2 {
+        Some(mounted) if manages(mounted) || v1.is_none() => Some(Hierarchy::V2),
+        _ => v1,
+    }
+}
+
 /// The control group that `given` means: the path of its folder, or its path in the v2 hierarchy or in that of a
 /// v1 controller, with or without a `/` in front.
 pub fn resolve(sources: &Sources, given: &str) -> Result<Cgroup, CgroupError> {

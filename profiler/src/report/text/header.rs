@@ -1,0 +1,214 @@
+//! What was measured, on what, and what was lost: the part to read before any number.
+
+use std::io::{self, Write};
+
+use super::style::{Style, percent};
+use super::units;
+use crate::profile::{Host, Probe, ProbeState, Session, Source, Target};
+use crate::report::escape::{sanitize, sanitize_to, width};
+
+/// Columns that a probe's name takes.
+const PROBE: usize = 12;
+/// Columns after which a command line is cut: three lines.
+const COMMAND: usize = 240;
+
+/// Writes the header.
+pub(crate) fn write(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut header = Header { style, out };
+    header.origin(session)?;
+    header.host(&session.host)?;
+    header.target(session)?;
+    header.probes(&session.probes)?;
+    header.losses(session)?;
+    header.samples(session)?;
+    if !session.blind_spots.is_empty() {
+        header.line("not visible:", "")?;
+        for spot in &session.blind_spots {
+            header.item("- ", spot)?;
+        }
+    }
+    Ok(())
+}
+
+struct Header<'a> {
+    style: &'a Style,
+    out: &'a mut dyn Write,
+}
+
+impl Header<'_> {
+    /// `key value`, the value wrapped under itself.
+    fn line(&mut self, key: &str, value: &str) -> io::Result<()> {
+        let indent = " ".repeat(key.len() + 1);
+        for (index, part) in self.wrap(value, indent.len()).iter().enumerate() {
+            let line = if index == 0 {
+                format!("{} {part}", self.style.heading(key))
+            } else {
+                format!("{indent}{part}")
+            };
+            writeln!(self.out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// An indented line, wrapped under itself. `lead` comes before the text of the first line.
+    fn item(&mut self, lead: &str, text: &str) -> io::Result<()> {
+        let indent = width(lead) + 2;
+        for (index, part) in self.wrap(&sanitize(text), indent).iter().enumerate() {
+            let lead = if index == 0 { lead } else { "" };
+            let padding = indent - 2 - width(lead);
+            writeln!(self.out, "  {lead}{:padding$}{part}", "")?;
+        }
+        Ok(())
+    }
+
+    fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
+        let room = self.style.columns().saturating_sub(indent).max(20);
+        textwrap::wrap(text, room).into_iter().map(|line| line.into_owned()).collect()
+    }
+
+    fn origin(&mut self, session: &Session) -> io::Result<()> {
+        let tool = sanitize_to(&session.tool, 40);
+        match &session.source {
+            Source::Live => self.line("profiler:", &tool),
+            Source::Imported { format } => {
+                self.line("profiler:", &format!("{tool}, imported from {}", sanitize_to(format, 60)))
+            }
+        }
+    }
+
+    fn host(&mut self, host: &Host) -> io::Result<()> {
+        if !host.hostname.is_empty() {
+            self.line("host:", &sanitize(&host.hostname))?;
+        }
+        let kernel = [&host.kernel, &host.kernel_version, &host.arch];
+        let kernel: Vec<_> =
+            kernel.iter().filter(|part| !part.is_empty()).map(|part| sanitize(part)).collect();
+        if !kernel.is_empty() {
+            self.line("kernel:", &kernel.join(" "))?;
+        }
+        let cpu = cpu_facts(host);
+        if !cpu.is_empty() {
+            self.line("cpu:", &cpu.join(", "))?;
+        }
+        if host.memory > 0 {
+            self.line("memory:", &units::bytes(host.memory as f64))?;
+        }
+        Ok(())
+    }
+
+    fn target(&mut self, session: &Session) -> io::Result<()> {
+        if session.duration_ns > 0 {
+            let mut text = units::duration(session.duration_ns as f64);
+            if let Some(started) = session.started {
+                text.push_str(&format!(" from {started:.0}"));
+            }
+            self.line("duration:", &text)?;
+        }
+        if matches!(session.source, Source::Live) || session.target != Target::System {
+            self.line("target:", &target_text(&session.target))?;
+        }
+        Ok(())
+    }
+
+    fn probes(&mut self, probes: &[Probe]) -> io::Result<()> {
+        if probes.is_empty() {
+            return Ok(());
+        }
+        self.line("probes:", "")?;
+        for probe in probes {
+            let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
+            match &probe.state {
+                ProbeState::Attached { rung, to, notes } => {
+                    self.item(&lead, &format!("{rung}: {}", to.join(", ")))?;
+                    for note in notes {
+                        self.item(&" ".repeat(PROBE), &format!("note: {note}"))?;
+                    }
+                }
+                ProbeState::Failed { reason } => self.item(&lead, &format!("FAILED: {reason}"))?,
+                ProbeState::Off => self.item(&lead, "off")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn losses(&mut self, session: &Session) -> io::Result<()> {
+        if session.losses.is_empty() {
+            return self.line("lost:", "nothing");
+        }
+        writeln!(self.out, "{}", self.style.alarm("lost:"))?;
+        for loss in &session.losses {
+            let lead = format!("{:<PROBE$}", sanitize_to(&loss.probe, PROBE - 1));
+            // Only where a probe says how much there was can a loss be put in proportion.
+            let all = session.probe(&loss.probe).map_or(0, |probe| probe.due.max(probe.events));
+            let share = match percent(loss.count, all) {
+                share if all > 0 => format!(" ({share:.3}%)"),
+                _ => String::new(),
+            };
+            self.item(&lead, &format!("{}{share}: {}", units::grouped(loss.count), loss.cause))?;
+        }
+        Ok(())
+    }
+
+    fn samples(&mut self, session: &Session) -> io::Result<()> {
+        if session.idle_samples > 0 {
+            let text =
+                format!("{} CPU samples, in no percentage below", units::grouped(session.idle_samples));
+            self.line("idle:", &text)?;
+        }
+        if session.own_samples > 0 {
+            let text = format!(
+                "{} CPU samples of the profiler, in no percentage below",
+                units::grouped(session.own_samples)
+            );
+            self.line("own:", &text)?;
+        }
+        Ok(())
+    }
+}
+
+fn cpu_facts(host: &Host) -> Vec<String> {
+    let mut facts = Vec::new();
+    if !host.cpu_model.is_empty() {
+        facts.push(sanitize(&host.cpu_model).into_owned());
+    }
+    if host.cpus > 0 {
+        let counted =
+            [(host.sockets, "socket"), (host.cores_per_socket, "core"), (host.threads_per_core, "thread")];
+        let parts: Vec<String> =
+            counted.iter().filter_map(|(count, what)| count.map(|count| plural(count, what))).collect();
+        let topology = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(" x ")) };
+        facts.push(format!("{}{topology}", plural(host.cpus, "CPU")));
+    }
+    if let Some(nodes) = host.numa_nodes {
+        facts.push(plural(nodes, "NUMA node"));
+    }
+    if let Some(hypervisor) = &host.hypervisor {
+        facts.push(format!("under {}", sanitize(hypervisor)));
+    }
+    if let Some(steal) = host.steal {
+        facts.push(format!("steal {:.2}%", steal * 100.0));
+    }
+    facts
+}
+
+fn plural(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn target_text(target: &Target) -> String {
+    match target {
+        Target::System => "every process".to_owned(),
+        Target::Processes { pids } => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!("process {}", pids.join(", "))
+        }
+        Target::Cgroup { path } => format!("cgroup {}", sanitize(path)),
+        Target::Command { argv, status } => {
+            let command = sanitize_to(&argv.join(" "), COMMAND);
+            match status {
+                Some(status) => format!("command `{command}`, exit status {status}"),
+                None => format!("command `{command}`"),
+            }
+        }
+    }
+}

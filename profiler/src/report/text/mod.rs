@@ -1,0 +1,133 @@
+//! The text report: fits a mail, and has the form in which people post such profiles.
+
+mod flat;
+mod header;
+mod histogram;
+mod probes;
+mod style;
+mod table;
+mod tree;
+pub(super) mod units;
+
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+
+pub use style::Style;
+
+use self::style::percent;
+use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError};
+use crate::report::Mark;
+use crate::report::escape::sanitize_to;
+
+/// Writes the report of a session: what was measured and what was lost, the call tree of each kind of
+/// stacks with arrows at `marks`, the flat profile, and what the probes counted.
+///
+/// # Errors
+///
+/// When `view` is about a function that is in no stack of any kind (the cause is a [`ViewError`]), or
+/// when writing fails.
+pub fn render(
+    session: &Session,
+    view: &View,
+    marks: &[Mark],
+    style: &Style,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let trees = trees(session, view)?;
+    write_all(session, &trees, view, marks, style, out).context("cannot write the text report")
+}
+
+/// The trees that there are; for kinds that have none, why.
+fn trees<'s>(
+    session: &'s Session,
+    view: &View,
+) -> Result<Vec<(Kind, Result<CallTree<'s>, ViewError>)>, ViewError> {
+    let kinds = session.profile.kinds();
+    let mut trees: Vec<_> =
+        kinds.into_iter().map(|kind| (kind, CallTree::build(&session.profile, kind, view))).collect();
+    // A function may well be missing from some kinds, but if it is in none, its name is wrong.
+    if trees.iter().all(|(_, tree)| tree.is_err())
+        && let Some((_, Err(error))) = trees.drain(..).next()
+    {
+        return Err(error);
+    }
+    Ok(trees)
+}
+
+fn write_all(
+    session: &Session,
+    trees: &[(Kind, Result<CallTree<'_>, ViewError>)],
+    view: &View,
+    marks: &[Mark],
+    style: &Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    header::write(session, style, out)?;
+    for (kind, tree) in trees {
+        let total = session.profile.total(*kind);
+        let summary = kind_summary(*kind, total, session.host.page_size);
+        section(&format!("{}: {summary}", kind.heading()), style, out)?;
+        match tree {
+            Ok(tree) => {
+                if let Some(line) = focus_line(tree, view) {
+                    writeln!(out, "{line}")?;
+                }
+                tree::write(tree, view, marks, style, out)?;
+            }
+            Err(_) => writeln!(out, "no stack of this kind passes through that function")?,
+        }
+    }
+    if session.profile.kinds().contains(&Kind::Cpu) {
+        let total = session.profile.total(Kind::Cpu);
+        section("Flat profile, CPU time", style, out)?;
+        let entries = profile::flat(&session.profile, Kind::Cpu);
+        flat::write(&session.profile, &entries, total, view.min_percent, style, out)?;
+    }
+    probes::write(session, style, out)
+}
+
+/// An empty line, a heading and a line under it.
+fn section(title: &str, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let line = "-".repeat(title.len().min(style.columns()));
+    writeln!(out, "\n{}\n{line}", style.heading(title))
+}
+
+/// `1,234 bytes (1.21 KiB)`.
+pub(super) fn kind_summary(kind: Kind, total: u64, page_size: u64) -> String {
+    let unit = kind.unit();
+    let people = match unit {
+        Unit::Pages if page_size > 0 => format!(" ({})", units::bytes(total as f64 * page_size as f64)),
+        Unit::Bytes | Unit::Nanoseconds => format!(" ({})", units::weight(total as f64, unit)),
+        _ => String::new(),
+    };
+    format!("{} {}{people}", units::grouped(total), unit.name())
+}
+
+/// For a view of one function: how much of everything it shows.
+fn focus_line(tree: &CallTree<'_>, view: &View) -> Option<String> {
+    let (what, name) = match (&view.root, &view.callers) {
+        (Some(name), _) => ("below", name),
+        (None, Some(name)) => ("callers of", name),
+        (None, None) => return None,
+    };
+    let (shown, total) = (tree.shown_total(), tree.total());
+    let unit = tree.kind().unit().name();
+    Some(format!(
+        "{what} {}: {:.3}% of all {unit} ({shown}/{total})",
+        sanitize_to(name, 40),
+        percent(shown, total)
+    ))
+}
+
+/// A device for people; for an anonymous one, as btrfs has, what is mounted from it. Not yet escaped.
+fn device_name(session: &Session, device: Device) -> String {
+    let mount = || session.host.mounts.iter().find(|mount| mount.device == device);
+    match session.device(device) {
+        Some(_) => session.device_name(device),
+        None => mount().map_or_else(|| device.to_string(), |mount| mount.source.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

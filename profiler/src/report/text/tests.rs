@@ -1,0 +1,172 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::{GroupBy, Labels, Source};
+use crate::report::escape::width;
+use crate::testing::{bcachefs_profile, kernel, push, session};
+
+fn rendered(session: &Session, view: &View, marks: &[Mark]) -> String {
+    let mut out = Vec::new();
+    render(session, view, marks, &Style::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn marks() -> Vec<Mark> {
+    let mark = |finding: &str, frame: &str| Mark { finding: finding.to_owned(), frame: frame.to_owned() };
+    vec![
+        mark("read-amplification", "bch2_bio_alloc_pages_pool"),
+        mark("cacheline-contention", "xfs_agino_range [xfs]"),
+    ]
+}
+
+#[test]
+fn full_report() {
+    insta::assert_snapshot!(rendered(&session(), &View::default(), &marks()));
+}
+
+#[test]
+fn by_thread_name_with_user_frames() {
+    let mut session = session();
+    session.histograms.clear();
+    let view = View { user: true, by: Some(GroupBy::Comm), ..View::default() };
+    insta::assert_snapshot!(rendered(&session, &view, &[]));
+}
+
+/// The tree in the form in which people post it.
+const FOUNDING: &str = "\
+io_submit_one(98.339% 2635814/2680333)
+    aio_read(96.756% 2550297/2635814)
+        bch2_read_iter(98.190% 2504125/2550297)
+            __bch2_read(70.217% 1758320/2504125)
+                __bch2_read_extent(74.571% 1311194/1758320)
+                    bch2_bio_alloc_pages_pool(72.933% 956297/1311194)
+                        alloc_pages_mpol_noprof(82.644% 790323/956297)
+                            __alloc_pages_noprof(89.562% 707833/790323)
+                                get_page_from_freelist(79.801% 564855/707833)
+                                    __rmqueue_pcplist(24.713% 139593/564855)
+                                    post_alloc_hook(15.045% 84983/564855)
+                                    ...
+                                __next_zones_zonelist(3.578% 25323/707833)
+                            policy_nodemask(3.352% 26495/790323)
+                        bio_add_page(10.740% 102710/956297)
+                    submit_bio_noacct_nocheck(11.074% 145207/1311194)
+                    bio_alloc_bioset(3.823% 50126/1311194)
+                    bch2_bkey_pick_read_device(2.157% 28281/1311194)
+                    bio_associate_blkg(1.668% 21877/1311194)
+                    ...
+";
+
+fn bcachefs_session() -> Session {
+    Session { profile: bcachefs_profile(), ..Session::new(Source::Imported { format: "test".to_owned() }) }
+}
+
+#[test]
+fn tree_has_the_form_of_the_founding_report() {
+    let report = rendered(&bcachefs_session(), &View::default(), &[]);
+    assert!(report.contains(FOUNDING), "{report}");
+    assert!(report.contains("\nlost: nothing\n"), "{report}");
+
+    let arrow = rendered(&bcachefs_session(), &View::default(), &marks());
+    assert!(arrow.contains("bch2_bio_alloc_pages_pool(72.933% 956297/1311194)  <----- read-amplification\n"));
+}
+
+#[test]
+fn root_and_callers_say_their_share() {
+    let root = View { root: Some("bch2_bio_alloc_pages_pool".to_owned()), ..View::default() };
+    let report = rendered(&bcachefs_session(), &root, &[]);
+    let expected = "below bch2_bio_alloc_pages_pool: 35.678% of all samples (956297/2680333)\n\
+                    bch2_bio_alloc_pages_pool(35.678% 956297/2680333)\n    \
+                    alloc_pages_mpol_noprof(82.644% 790323/956297)\n";
+    assert!(report.contains(expected), "{report}");
+
+    let callers = View { callers: Some("post_alloc_hook".to_owned()), ..View::default() };
+    let report = rendered(&bcachefs_session(), &callers, &[]);
+    let expected =
+        "post_alloc_hook(3.171% 84983/2680333)\n    get_page_from_freelist(100.000% 84983/84983)\n";
+    assert!(report.contains(expected), "{report}");
+}
+
+#[test]
+fn an_unknown_function_is_an_error_a_missing_one_is_not() {
+    let view = |name: &str| View { root: Some(name.to_owned()), ..View::default() };
+    let error = render(&session(), &view("aio_raed"), &[], &Style::default(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(ViewError::NoSuchFunction { .. })), "{error}");
+    let report = rendered(&session(), &view("do_unlinkat"), &[]);
+    assert!(report.contains("no stack of this kind passes through that function"));
+}
+
+#[test]
+fn light_nodes_that_stand_out_are_shown() {
+    let mut session = bcachefs_session();
+    let labels = session.profile.intern_labels(Labels::default());
+    push(&mut session.profile, Kind::Cpu, labels, &["light", "lighter"].map(kernel), 3);
+    assert!(!rendered(&session, &View::default(), &[]).contains("lighter("));
+    let mark = Mark { finding: "small-io".to_owned(), frame: "lighter".to_owned() };
+    assert!(
+        rendered(&session, &View::default(), &[mark])
+            .contains("    lighter(100.000% 3/3)  <----- small-io\n")
+    );
+}
+
+#[test]
+fn functions_of_one_name_are_told_apart() {
+    let mut session = bcachefs_session();
+    let labels = session.profile.intern_labels(Labels::default());
+    push(&mut session.profile, Kind::Cpu, labels, &[kernel("init [xfs]")], 900_000);
+    push(&mut session.profile, Kind::Cpu, labels, &[kernel("init [ext4]")], 800_000);
+    let report = rendered(&session, &View::default(), &[]);
+    assert!(report.contains("\ninit [xfs](") && report.contains("\ninit [ext4]("), "{report}");
+}
+
+#[test]
+fn color_changes_nothing_but_color() {
+    let style = Style { color: true, width: 100 };
+    let mut out = Vec::new();
+    render(&session(), &View::default(), &marks(), &style, &mut out).unwrap();
+    let colored = String::from_utf8(out).unwrap();
+    assert!(colored.contains("\x1b[31m"));
+    let mut plain = String::new();
+    for (index, part) in colored.split("\x1b[").enumerate() {
+        plain.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
+    }
+    assert_eq!(plain, rendered(&session(), &View::default(), &marks()));
+}
+
+#[test]
+fn an_empty_session_has_a_report() {
+    let report = rendered(&Session::new(Source::Live), &View::default(), &[]);
+    assert!(report.contains("lost: nothing"));
+}
+
+#[test]
+fn a_hundred_thousand_levels_do_no_harm() {
+    let mut session = Session::new(Source::Live);
+    let labels = session.profile.intern_labels(Labels::default());
+    push(&mut session.profile, Kind::Cpu, labels, &vec![kernel("recurse"); 100_000], 7);
+    let report = rendered(&session, &View::default(), &[]);
+    assert!(report.lines().filter(|line| line.contains("recurse(100.000% 7/7)")).count() >= 100_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_line_fits_and_prints(
+        stacks in prop::collection::vec((prop::collection::vec(".{0,60}", 0..40), 0u64..u64::MAX / 100), 1..20),
+        finding in ".{0,20}",
+    ) {
+        let mut session = Session::new(Source::Live);
+        let labels = session.profile.intern_labels(Labels::default());
+        let mut frame = String::new();
+        for (names, weight) in stacks {
+            frame = names.last().cloned().unwrap_or_default();
+            let frames: Vec<_> = names.iter().map(|name| kernel(name)).collect();
+            push(&mut session.profile, Kind::BlockIo, labels, &frames, weight);
+        }
+        let view = View { min_percent: 0.0, ..View::default() };
+        let report = rendered(&session, &view, &[Mark { finding, frame }]);
+        for line in report.lines() {
+            prop_assert!(width(line) <= 100, "{}: {line}", width(line));
+            prop_assert!(!line.chars().any(char::is_control));
+        }
+    }
+}
