@@ -73,7 +73,7 @@ pub enum CgroupError {
     /// It is in a hierarchy that eBPF programs cannot look into.
     #[error(
         "`{}` is in a cgroup v1 hierarchy without a controller, which eBPF programs cannot see; \
-         give the same group under a controller, such as {}", path.display(), suggestion.display()
+         give the same group elsewhere, such as `{}`", path.display(), suggestion.display()
     )]
     NoController {
         /// The group.
@@ -158,6 +158,9 @@ pub fn resolve(sources: &Sources, given: &str) -> Result<Cgroup, CgroupError> {
     if mounts.is_empty() {
         return Err(CgroupError::NoHierarchy);
     }
+    if given.is_empty() {
+        return Err(CgroupError::NotAGroup { path: PathBuf::new() }); // not the root: that is `/`
+    }
     let mut looked_at = Vec::new();
     let path = Path::new(given);
     if path.is_absolute() {
@@ -208,7 +211,8 @@ fn group(mounts: &[Mounted], mounted: &Mounted, folder: PathBuf) -> Result<Cgrou
     let below = folder.strip_prefix(&mounted.point).unwrap_or(Path::new(""));
     let Some(hierarchy) = mounted.hierarchy.clone() else {
         let elsewhere = mounts.iter().filter(|other| other.hierarchy.is_some());
-        let suggestions: Vec<PathBuf> = elsewhere.map(|other| other.point.join(below)).collect();
+        let suggestions: Vec<PathBuf> =
+            elsewhere.map(|other| other.point.components().chain(below.components()).collect()).collect();
         let suggestion = suggestions
             .iter()
             .find(|path| path.is_dir())

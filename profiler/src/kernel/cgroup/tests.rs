@@ -85,6 +85,8 @@ fn errors_say_where_it_looked() {
         error(&fixture, "missing.slice"),
         error(&fixture, "/system.slice/c.service"),
         error(&fixture, &absolute("cg/systemd/system.slice/b.service")),
+        error(&fixture, &absolute("cg/systemd")),
+        error(&fixture, ""),
         error(&fixture, "system.slice/a.service/cgroup.procs"),
         error(&fixture, &absolute("elsewhere")),
         error(&Fixture::new(&[]), "/"),

@@ -1,8 +1,11 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use super::super::histogram::{Histogram, Measure};
 use super::super::kind::Kind;
-use super::super::labels::Labels;
-use super::super::session::{Loss, Source};
+use super::super::labels::{Device, IoOp, Labels, LockKind};
+use super::super::session::{
+    BlockDevice, BlockStat, Counter, LockStat, Loss, Mount, Probe, ProbeState, ReadaheadStat, Source, Target,
+};
 use super::super::stacks::{Frame, Stack};
 use super::*;
 
@@ -191,4 +194,92 @@ fn damaged_sessions_say_what_is_wrong() {
     std::fs::remove_file(dir.join(SESSION_FILE)).unwrap();
     assert!(matches!(load(&dir), Err(StoreError::NotASession { .. })));
     assert!(matches!(load(&parent.path().join("missing")), Err(StoreError::Io { .. })));
+}
+
+/// A session in which every field has a value.
+fn full_session() -> Session {
+    let device = Device { major: 8, minor: 0 };
+    let mut session = session("fio");
+    session.source = Source::Imported { format: "perf.data".into() };
+    session.target = Target::Command { argv: vec!["fio".into()], status: Some(0) };
+    session.host.steal = Some(0.25);
+    session.host.devices.push(BlockDevice { device: Some(device), ..BlockDevice::default() });
+    session.host.mounts.push(Mount { read_ahead_kb: Some(128), ..Mount::default() });
+    let state = |notes: &[&str]| ProbeState::Attached {
+        rung: "fentry".into(),
+        to: vec!["submit_bio".into()],
+        notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+    };
+    let counter = Counter { name: "merged".into(), unit: Kind::Cpu.unit(), value: 1 };
+    session.probes = vec![
+        Probe { state: state(&["slow"]), counters: vec![counter], ..Probe::off("bio", Some(Kind::Bio)) },
+        Probe { state: ProbeState::Failed { reason: "EPERM".into() }, ..Probe::off("lock", None) },
+    ];
+    session.histograms.push(Histogram {
+        measure: Measure::LockWait,
+        device: Some(device),
+        op: Some(IoOp::Read),
+        lock_kind: Some(LockKind::Spin),
+        count: 1,
+        sum: 1,
+        buckets: vec![0, 1],
+    });
+    session.locks.push(LockStat {
+        address: u64::MAX,
+        name: Some("lock".into()),
+        kind: LockKind::Spin,
+        waits: 1,
+        total_ns: 2,
+        max_ns: 2,
+    });
+    session.readahead.push(ReadaheadStat {
+        device,
+        inode: 1,
+        sync: 1,
+        async_: 1,
+        sequential: 1,
+        random: 1,
+        wanted_pages: 1,
+        issued_pages: 1,
+        ra_pages: 32,
+    });
+    session.block.push(BlockStat {
+        device,
+        op: IoOp::Write,
+        bios: 1,
+        bio_bytes: 1,
+        requests: 1,
+        request_bytes: 1,
+        completed: 1,
+        completed_bytes: 1,
+    });
+    session
+}
+
+fn keys(value: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (key, value) in fields {
+                found.insert(key.clone());
+                keys(value, found);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_kept_and_documented() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("run");
+    let saved = serde_json::to_value(full_session()).unwrap();
+    save(&full_session(), &dir, |_| Ok(())).unwrap();
+    assert_eq!(serde_json::to_value(load(&dir).unwrap()).unwrap(), saved);
+
+    let mut found = std::collections::BTreeSet::new();
+    keys(&saved, &mut found);
+    let documentation = include_str!("../../../../docs/recording-format.md");
+    found.retain(|key| !documentation.contains(&format!("`{key}`")));
+    assert!(found.is_empty(), "docs/recording-format.md does not mention {found:?}");
 }
