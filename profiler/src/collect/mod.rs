@@ -154,6 +154,9 @@ impl Collector {
             options,
         };
         collector.attach_all(&cpus, btf.as_ref(), &offsets)?;
+        // What the first probes have counted while the others were attached is within this run, too,
+        // but it is a matter of milliseconds.
+        collector.started = (jiff::Timestamp::now(), Instant::now());
         Ok(collector)
     }
 

@@ -58,7 +58,7 @@ pub fn build(raw: Raw) -> Session {
         stacks.add(key, weight);
     }
     session.idle_samples = stacks.idle;
-    let unnamed = stacks.unnamed;
+    let unnamed = std::mem::take(&mut stacks.unnamed);
     let mut profile = stacks.profile;
     // Samples differ by address, and stacks by frames that were cut off.
     profile.merge_equal();
@@ -68,12 +68,14 @@ pub fn build(raw: Raw) -> Session {
         fill(probe, &raw.totals, raw.due);
     }
     session.losses = losses(&session.probes, &raw.totals, raw.due);
-    if unnamed > 0 {
-        session.losses.push(Loss {
-            probe: "cpu".to_owned(),
-            cause: "user stacks of processes that were gone before their code could be found".to_owned(),
-            count: unnamed,
-        });
+    for probe in &session.probes {
+        if let Some(count) = probe.kind.and_then(|kind| unnamed.get(&kind)) {
+            session.losses.push(Loss {
+                probe: probe.name.clone(),
+                cause: "user stacks that could not be named: the process was gone (counted, as [unknown])".to_owned(),
+                count: *count,
+            });
+        }
     }
     session
 }
@@ -187,7 +189,8 @@ struct StackBuilder<'a> {
     kernel_stacks: HashMap<(u64, bool), Arc<KernelStack>, FxBuildHasher>,
     user_stacks: HashMap<(u32, u64), UserStack, FxBuildHasher>,
     idle: u64,
-    unnamed: u64,
+    /// Events whose user stack could not be named, by kind.
+    unnamed: HashMap<Kind, u64>,
 }
 
 /// A kernel stack, outermost frame first.
@@ -210,7 +213,7 @@ impl<'a> StackBuilder<'a> {
             kernel_stacks: HashMap::default(),
             user_stacks: HashMap::default(),
             idle: 0,
-            unnamed: 0,
+            unnamed: HashMap::new(),
         };
         builder.resolve();
         builder
@@ -250,11 +253,14 @@ impl<'a> StackBuilder<'a> {
             self.idle += weight.count;
             return;
         }
-        let user = self.user_stack(key);
-        if key.user_stack != 0 && user.is_none() {
-            self.unnamed += weight.count;
-        }
-        let user: &[LocationId] = user.as_deref().unwrap_or_default();
+        let user = match self.user_stack(key) {
+            Some(stack) => stack,
+            None if key.user_stack == 0 => [].into(),
+            None => {
+                *self.unnamed.entry(kind).or_default() += weight.count;
+                self.unknown_user()
+            }
+        };
         let frames = user.iter().chain(&kernel.frames).copied().collect();
         let labels = self.labels(key);
         self.profile.push(Stack { kind, frames, labels, count: weight.count, weight: weight.weight });
@@ -299,6 +305,12 @@ impl<'a> StackBuilder<'a> {
         let stack = if frames.is_empty() { None } else { Some(frames.into()) };
         self.user_stacks.insert((key.tgid, key.user_stack), stack.clone());
         stack
+    }
+
+    /// What stands for a user stack without names, so that it is still known to be one.
+    fn unknown_user(&mut self) -> Arc<[LocationId]> {
+        let frame = self.profile.intern_frame(Frame::user("[unknown]", "[unknown]"));
+        [self.profile.intern_location(frame, 0)].into()
     }
 
     fn labels(&mut self, key: &WeightKey) -> crate::profile::LabelsId {

@@ -76,10 +76,6 @@ impl Processes {
         mappings.get(index).filter(|mapping| mapping.start <= ip)
     }
 
-    /// Whether anything is known about a process.
-    pub fn knows(&self, tgid: u32) -> bool {
-        self.mappings.contains_key(&tgid)
-    }
 
     /// The files that mappings refer to.
     pub fn binaries(&self) -> &[Binary] {
