@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::paths::{Label, Paths};
 use super::stacks::{Frame, Profile};
 pub use super::trie::NodeId;
-use super::trie::{Trie, TrieBuilder};
+use super::trie::{Order, Trie, TrieBuilder, ranks};
 use super::view::{View, ViewError};
 
 /// A call tree, merged by function. Siblings are sorted by weight, the heaviest first, then by name.
@@ -28,12 +28,10 @@ impl<'p> CallTree<'p> {
         let paths = Paths::new(profile, kind, view)?;
         let mut builder = TrieBuilder::default();
         paths.for_each(|path, weight| builder.add(path, weight))?;
-        let trie = builder.finish(|a, b| {
-            b.weight.cmp(&a.weight).then_with(|| {
-                let (a, b) = (paths.label(a.key), paths.label(b.key));
-                a.name().cmp(&b.name()).then_with(|| a.module().cmp(&b.module()))
-            })
-        });
+        let labels: Vec<Label<'_>> = (0..paths.key_count() as u32).map(|key| paths.label(key)).collect();
+        let ranks = ranks(&labels, |a, b| a.name().cmp(&b.name()).then_with(|| a.module().cmp(&b.module())));
+        drop(labels);
+        let trie = builder.finish(&ranks, Order::Weight);
         Ok(Self { kind, total: profile.total(kind), paths, trie })
     }
 

@@ -1,9 +1,6 @@
 //! Merges weighted paths into a tree: what call trees and folded stacks are both made of.
 
-use std::collections::HashMap;
 use std::ops::Range;
-
-use rustc_hash::FxBuildHasher;
 
 /// Index of a node in its tree. A parent's index is always smaller than its children's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,99 +19,148 @@ pub(crate) struct TrieNode {
     children: Range<u32>,
 }
 
+/// In which order siblings come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The heaviest first, then by rank.
+    Weight,
+    /// By rank.
+    Rank,
+}
+
 /// Paths over `u32` keys, merged where they begin alike.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trie {
     nodes: Vec<TrieNode>,
-    roots: Vec<NodeId>,
-    children: Vec<NodeId>,
+    roots: Range<u32>,
+    /// Node ids, each node's children in order; `children` and `roots` are ranges of this.
+    ordered: Vec<NodeId>,
 }
 
 /// Collects the paths of a [`Trie`].
 #[derive(Debug, Default)]
 pub(crate) struct TrieBuilder {
-    nodes: Vec<TrieNode>,
-    /// For each node the child that was met last. Most nodes have one child, so this saves most look-ups.
-    last_child: Vec<(u32, u32)>,
-    index: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// The keys of all paths, one path behind the other.
+    keys: Vec<u32>,
+    paths: Vec<Path>,
+}
+
+#[derive(Debug)]
+struct Path {
+    start: usize,
+    end: usize,
+    weight: u64,
+}
+
+/// Paths that have the same keys down to `depth`, where `node` is.
+struct Group {
+    paths: Range<usize>,
+    depth: usize,
+    node: u32,
 }
 
 impl TrieBuilder {
     /// Adds a path, outermost key first. A path without keys is dropped.
     pub fn add(&mut self, path: &[u32], weight: u64) {
-        let mut at = NONE;
-        for &key in path {
-            at = self.child(at, key);
-        }
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            node.self_weight = node.self_weight.saturating_add(weight);
+        if !path.is_empty() {
+            let start = self.keys.len();
+            self.keys.extend_from_slice(path);
+            self.paths.push(Path { start, end: self.keys.len(), weight });
         }
     }
 
-    fn child(&mut self, parent: u32, key: u32) -> u32 {
-        if let Some(&(last_key, last)) = self.last_child.get(parent as usize)
-            && last != NONE
-            && last_key == key
-        {
-            return last;
-        }
-        let next = self.nodes.len() as u32;
-        assert!(next != NONE, "fewer than 2^32 - 1 nodes");
-        let id = *self.index.entry((parent, key)).or_insert(next);
-        if id == next {
-            self.nodes.push(TrieNode { key, parent, weight: 0, self_weight: 0, children: 0..0 });
-            self.last_child.push((0, NONE));
-        }
-        if let Some(last) = self.last_child.get_mut(parent as usize) {
-            *last = (key, id);
-        }
-        id
-    }
+    /// The tree. `rank_of` says for each key where it comes among its siblings.
+    ///
+    /// All paths begin as one group, and each group is split by the next key, depth first. A group soon
+    /// fits the processor's caches, which is several times faster than looking each key up in one large
+    /// table of nodes.
+    pub fn finish(self, rank_of: &[u32], order: Order) -> Trie {
+        let Self { keys, paths } = self;
+        let mut nodes: Vec<TrieNode> = Vec::new();
+        // The rank of the key at the current depth, the key, and the path.
+        let mut sorted: Vec<(u32, u32, u32)> = (0..paths.len() as u32).map(|path| (0, 0, path)).collect();
+        let mut todo = vec![Group { paths: 0..paths.len(), depth: 0, node: NONE }];
+        let mut roots = 0..0;
+        while let Some(group) = todo.pop() {
+            let members = &mut sorted[group.paths.clone()];
+            let mut ended = 0;
+            for index in 0..members.len() {
+                let path = &paths[members[index].2 as usize];
+                match keys[path.start..path.end].get(group.depth) {
+                    Some(&key) => {
+                        members[index].0 = rank_of[key as usize];
+                        members[index].1 = key;
+                    }
+                    None => {
+                        let node = &mut nodes[group.node as usize];
+                        node.self_weight = node.self_weight.saturating_add(path.weight);
+                        members.swap(ended, index);
+                        ended += 1;
+                    }
+                }
+            }
 
-    /// The tree, siblings in the order of `compare`.
-    pub fn finish(self, compare: impl Fn(&TrieNode, &TrieNode) -> std::cmp::Ordering) -> Trie {
-        let mut nodes = self.nodes;
-        drop((self.index, self.last_child));
+            let first = nodes.len() as u32;
+            let members = &mut members[ended..];
+            let mut start = group.paths.start + ended;
+            if !members.is_sorted_by_key(|member| (member.0, member.1)) {
+                members.sort_unstable();
+            }
+            for siblings in members.chunk_by(|a, b| a.1 == b.1) {
+                let node = nodes.len() as u32;
+                assert!(node != NONE, "fewer than 2^32 - 1 nodes");
+                nodes.push(TrieNode {
+                    key: siblings[0].1,
+                    parent: group.node,
+                    weight: 0,
+                    self_weight: 0,
+                    children: 0..0,
+                });
+                todo.push(Group { paths: start..start + siblings.len(), depth: group.depth + 1, node });
+                start += siblings.len();
+            }
+            let children = first..nodes.len() as u32;
+            match nodes.get_mut(group.node as usize) {
+                Some(node) => node.children = children,
+                None => roots = children,
+            }
+        }
 
         // Parents come before their children, so one pass backwards adds everything up.
-        let mut child_counts = vec![0u32; nodes.len()];
         for id in (0..nodes.len()).rev() {
             nodes[id].weight = nodes[id].weight.saturating_add(nodes[id].self_weight);
             let (weight, parent) = (nodes[id].weight, nodes[id].parent);
-            if let Some(parent_node) = nodes.get_mut(parent as usize) {
-                parent_node.weight = parent_node.weight.saturating_add(weight);
-                child_counts[parent as usize] += 1;
+            if let Some(parent) = nodes.get_mut(parent as usize) {
+                parent.weight = parent.weight.saturating_add(weight);
             }
         }
 
-        let mut start = 0;
-        for (node, count) in nodes.iter_mut().zip(&child_counts) {
-            node.children = start..start;
-            start += count;
-        }
-        let mut roots = Vec::new();
-        let mut children = vec![NodeId(NONE); start as usize];
-        for id in 0..nodes.len() as u32 {
-            match nodes[id as usize].parent {
-                NONE => roots.push(NodeId(id)),
-                parent => {
-                    let range = &mut nodes[parent as usize].children;
-                    children[range.end as usize] = NodeId(id);
-                    range.end += 1;
-                }
+        let mut ordered: Vec<NodeId> = (0..nodes.len() as u32).map(NodeId).collect();
+        if order == Order::Weight {
+            // Stable, so that equally heavy ones stay in the order of their ranks.
+            let heaviest_first = |id: &NodeId| std::cmp::Reverse(nodes[id.0 as usize].weight);
+            let families = nodes.iter().map(|node| &node.children).chain([&roots]);
+            for family in families.filter(|family| family.len() > 1) {
+                ordered[family.start as usize..family.end as usize].sort_by_key(heaviest_first);
             }
         }
-
-        let order = |a: &NodeId, b: &NodeId| compare(&nodes[a.0 as usize], &nodes[b.0 as usize]);
-        roots.sort_by(order);
-        for node in &nodes {
-            let siblings = &mut children[node.children.start as usize..node.children.end as usize];
-            if siblings.len() > 1 {
-                siblings.sort_by(order);
-            }
-        }
-        Trie { nodes, roots, children }
+        Trie { nodes, roots, ordered }
     }
+}
+
+/// The place of each of `items` when they are sorted by `compare`. Equal ones have the same.
+pub(crate) fn ranks<T>(items: &[T], compare: impl Fn(&T, &T) -> std::cmp::Ordering) -> Vec<u32> {
+    let mut sorted: Vec<usize> = (0..items.len()).collect();
+    sorted.sort_by(|a, b| compare(&items[*a], &items[*b]));
+    let mut ranks = vec![0; items.len()];
+    let mut rank = 0;
+    for (place, item) in sorted.iter().enumerate() {
+        if place > 0 && compare(&items[sorted[place - 1]], &items[*item]).is_ne() {
+            rank += 1;
+        }
+        ranks[*item] = rank;
+    }
+    ranks
 }
 
 impl Trie {
@@ -123,7 +169,7 @@ impl Trie {
     }
 
     pub fn roots(&self) -> &[NodeId] {
-        &self.roots
+        &self.ordered[self.roots.start as usize..self.roots.end as usize]
     }
 
     pub fn node(&self, id: NodeId) -> &TrieNode {
@@ -137,7 +183,7 @@ impl Trie {
 
     pub fn children(&self, id: NodeId) -> &[NodeId] {
         let range = &self.node(id).children;
-        &self.children[range.start as usize..range.end as usize]
+        &self.ordered[range.start as usize..range.end as usize]
     }
 }
 
@@ -154,7 +200,7 @@ mod tests {
         builder.add(&[1, 2], 5);
         builder.add(&[2, 1], 4);
         builder.add(&[], 100);
-        let trie = builder.finish(|a, b| b.weight.cmp(&a.weight));
+        let trie = builder.finish(&[0, 2, 1, 0], Order::Weight);
 
         let keys = |ids: &[NodeId]| ids.iter().map(|id| trie.node(*id).key).collect::<Vec<_>>();
         assert_eq!(keys(trie.roots()), [1, 2]);
@@ -167,11 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn siblings_come_by_weight_or_by_rank() {
+        let roots = |order| {
+            let mut builder = TrieBuilder::default();
+            for (key, weight) in [(0, 1), (1, 1), (2, 9), (3, 1)] {
+                builder.add(&[key], weight);
+            }
+            let trie = builder.finish(&[7, 5, 8, 5], order);
+            trie.roots().iter().map(|id| trie.node(*id).key).collect::<Vec<_>>()
+        };
+        assert_eq!(roots(Order::Weight), [2, 1, 3, 0]);
+        assert_eq!(roots(Order::Rank), [1, 3, 0, 2]);
+        assert_eq!(ranks(&["b", "a", "c", "a"], |a, b| a.cmp(b)), [1, 0, 2, 0]);
+    }
+
+    #[test]
     fn huge_weights_saturate() {
         let mut builder = TrieBuilder::default();
         builder.add(&[1, 2], u64::MAX);
         builder.add(&[1, 3], u64::MAX);
-        let trie = builder.finish(|a, b| a.key.cmp(&b.key));
+        let trie = builder.finish(&[0; 4], Order::Rank);
         assert_eq!(trie.node(trie.roots()[0]).weight, u64::MAX);
     }
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::escape::sanitize_to;
 use crate::profile::paths::Paths;
-use crate::profile::trie::{NodeId, Trie, TrieBuilder};
+use crate::profile::trie::{NodeId, Order, Trie, TrieBuilder, ranks};
 use crate::profile::{GroupBy, Kind, Label, Origin, Profile, View, ViewError};
 
 /// Columns after which a name is cut.
@@ -81,8 +81,8 @@ impl Folded {
         })?;
         let texts = texts.items;
         // Compared with the separator, so that lines come out in the order of their bytes.
-        let bytes = |key: u32| texts[key as usize].bytes().chain([b';']);
-        let trie = builder.finish(|a, b| bytes(a.key).cmp(bytes(b.key)));
+        let ranks = ranks(&texts, |a, b| a.bytes().chain([b';']).cmp(b.bytes().chain([b';'])));
+        let trie = builder.finish(&ranks, Order::Rank);
         Ok(Self { texts, trie })
     }
 

@@ -11,6 +11,8 @@ use crate::report::escape::{sanitize, sanitize_to, width};
 const PROBE: usize = 12;
 /// Columns after which a command line is cut: three lines.
 const COMMAND: usize = 240;
+/// Processes that are named.
+const PIDS: usize = 30;
 
 /// Writes the header.
 pub(crate) fn write(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
@@ -199,8 +201,12 @@ fn target_text(target: &Target) -> String {
     match target {
         Target::System => "every process".to_owned(),
         Target::Processes { pids } => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            format!("process {}", pids.join(", "))
+            let shown: Vec<String> = pids.iter().take(PIDS).map(u32::to_string).collect();
+            let more = match pids.len().saturating_sub(PIDS) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("process {}{more}", shown.join(", "))
         }
         Target::Cgroup { path } => format!("cgroup {}", sanitize(path)),
         Target::Command { argv, status } => {

@@ -38,13 +38,12 @@ pub fn render(
     write_all(session, &trees, view, marks, style, out).context("cannot write the text report")
 }
 
-/// The trees that there are; for kinds that have none, why.
-fn trees<'s>(
-    session: &'s Session,
-    view: &View,
-) -> Result<Vec<(Kind, Result<CallTree<'s>, ViewError>)>, ViewError> {
+/// The tree of each kind, or why it has none.
+type Trees<'s> = Vec<(Kind, Result<CallTree<'s>, ViewError>)>;
+
+fn trees<'s>(session: &'s Session, view: &View) -> Result<Trees<'s>, ViewError> {
     let kinds = session.profile.kinds();
-    let mut trees: Vec<_> =
+    let mut trees: Trees<'_> =
         kinds.into_iter().map(|kind| (kind, CallTree::build(&session.profile, kind, view))).collect();
     // A function may well be missing from some kinds, but if it is in none, its name is wrong.
     if trees.iter().all(|(_, tree)| tree.is_err())
@@ -57,7 +56,7 @@ fn trees<'s>(
 
 fn write_all(
     session: &Session,
-    trees: &[(Kind, Result<CallTree<'_>, ViewError>)],
+    trees: &Trees<'_>,
     view: &View,
     marks: &[Mark],
     style: &Style,

@@ -38,7 +38,7 @@ impl Table {
     /// Writes the table.
     pub fn write(&self, style: &Style, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.widths(style.columns());
-        let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let headings: Vec<String> = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
         writeln!(out, "{}", style.heading(self.line(&headings, &widths)))?;
         for row in &self.rows {
             writeln!(out, "{}", self.line(row, &widths))?;
@@ -66,7 +66,7 @@ impl Table {
         widths
     }
 
-    fn line(&self, cells: &Vec<String>, widths: &[usize]) -> String {
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
         let mut line = " ".repeat(INDENT);
         for (index, ((cell, limit), (_, align))) in cells.iter().zip(widths).zip(&self.columns).enumerate() {
             if index > 0 {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::{GroupBy, Labels, Source};
+use crate::profile::{GroupBy, Labels, ProbeState, Source, Target};
 use crate::report::escape::width;
 use crate::testing::{bcachefs_profile, kernel, push, session};
 
@@ -168,5 +168,48 @@ proptest! {
             prop_assert!(width(line) <= 100, "{}: {line}", width(line));
             prop_assert!(!line.chars().any(char::is_control));
         }
+    }
+
+    #[test]
+    fn hostile_text_anywhere_stays_in_its_line(text in "\\PC{0,150}|(?s:.{0,150})") {
+        let mut session = session();
+        session.tool = text.clone();
+        let host = &mut session.host;
+        for field in [&mut host.hostname, &mut host.kernel, &mut host.arch, &mut host.cpu_model] {
+            *field = text.clone();
+        }
+        host.hypervisor = Some(text.clone());
+        host.devices[0].name = text.clone();
+        host.mounts[0].source = text.clone();
+        for probe in &mut session.probes {
+            probe.name = text.clone();
+            match &mut probe.state {
+                ProbeState::Attached { rung, to, notes } => {
+                    *rung = text.clone();
+                    to.push(text.clone());
+                    notes.push(text.clone());
+                }
+                ProbeState::Failed { reason } => *reason = text.clone(),
+                ProbeState::Off => {}
+            }
+            for counter in &mut probe.counters {
+                counter.name = text.clone();
+            }
+        }
+        for loss in &mut session.losses {
+            loss.cause = text.clone();
+        }
+        for lock in &mut session.locks {
+            lock.name = Some(text.clone());
+        }
+        session.blind_spots.push(text.clone());
+        session.target = Target::Cgroup { path: text };
+        let report = rendered(&session, &View::default(), &[]);
+        for line in report.lines() {
+            prop_assert!(width(line) <= 100, "{}: {line}", width(line));
+            prop_assert!(!line.chars().any(char::is_control));
+        }
+        let lines = |report: &str| report.lines().filter(|line| line.starts_with("lost:")).count();
+        prop_assert_eq!(lines(&report), 1);
     }
 }

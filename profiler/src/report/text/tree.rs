@@ -82,6 +82,8 @@ struct Layout {
     lines: Vec<Line>,
     roots: Vec<usize>,
     roots_cut: bool,
+    /// The weight of all that is in the tree.
+    whole: u64,
 }
 
 impl Layout {
@@ -145,7 +147,7 @@ impl Layout {
             lines[index].extent = own.max(below).max(dots);
             lines[index].name = name;
         }
-        Self { lines, roots, roots_cut }
+        Self { lines, roots, roots_cut, whole }
     }
 }
 
@@ -251,7 +253,7 @@ impl Printer<'_, '_> {
 
         let room = columns.saturating_sub(if beside { with_arrow } else { taken });
         let name = shorten(&line.name, room.max(NAME_MIN));
-        let share = percent(self.tree.weight(line.id), self.tree.shown_total());
+        let share = percent(self.tree.weight(line.id), self.layout.whole);
         let text = self.style.share(share, format_args!("{name}{}", line.numbers));
         let arrow = if line.arrow.is_empty() { String::new() } else { self.style.alarm(&line.arrow) };
         if beside {
