@@ -45,9 +45,9 @@ fn on_ebpf_target(toolchain: &str, check: &str) -> anyhow::Result<Command> {
     // As profiler/build.rs has it: aya-ebpf uses unstable features.
     command.env("RUSTC_BOOTSTRAP", "aya_ebpf");
     let arch = std::env::consts::ARCH;
-    command.env("CARGO_ENCODED_RUSTFLAGS", format!("--cfg=bpf_target_arch=\"{arch}\"\x1f-Dwarnings"));
-    // cargo would otherwise run the compiler that runs xtask.
-    for name in ["RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"] {
+    command.env("RUSTFLAGS", format!("--cfg=bpf_target_arch=\"{arch}\" -Dwarnings"));
+    // These would take the place of the toolchain's compiler and of the flags.
+    for name in ["CARGO_ENCODED_RUSTFLAGS", "RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"] {
         command.env_remove(name);
     }
     Ok(command)
