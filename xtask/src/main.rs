@@ -1,1 +1,64 @@
-fn main() {}
+//! What has to be done around the build: set-up, running as root, tests, lints.
+//!
+//! `cargo xtask` compiles this crate before anything else, so it stays small and has few dependencies.
+
+mod apt;
+mod attach;
+mod facts;
+mod lint;
+mod needs;
+mod plan;
+mod run;
+mod setup;
+mod summary;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Set-up, tests and lints of profiler")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what building the eBPF programs needs, where it is missing
+    Setup,
+    /// Build the profiler and run `profiler attach` as root
+    Attach {
+        /// Arguments of `profiler attach`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run all tests, as root
+    Test {
+        /// Do not install the programs that tests drive; tests without theirs are skipped
+        #[arg(long)]
+        no_install: bool,
+        /// Further arguments of `cargo test`, such as a test's name
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check formatting and lints of every crate, with warnings as errors
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Setup => setup::setup().map(drop),
+        Command::Attach { args } => attach::attach(&args),
+        Command::Test { no_install, args } => test::test(!no_install, &args),
+        Command::Lint => lint::lint(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            run::say(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
