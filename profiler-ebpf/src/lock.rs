@@ -120,13 +120,9 @@ fn phase<C: EbpfContext>(ctx: &C, slot: &mut Slot, task: Task, lock: u64, wait: 
         slot.state.aux[aux::LOCK_LOST_STATS] += 1;
     }
     let detail = Detail { detail: lock, sub: wait.flags as u8 };
-    match stream_of(wait.flags) {
-        Stream::LockSleep => {
-            if let Some(mut sleep) = slot.sibling(Stream::LockSleep) {
-                sleep.event(ctx, Stream::LockSleep, task, detail, ns);
-            }
-        }
-        _ => slot.event(ctx, Stream::LockSpin, task, detail, ns),
+    let stream = stream_of(wait.flags);
+    if let Some(mut own) = slot.sibling(stream) {
+        own.event(ctx, stream, task, detail, ns);
     }
 }
 

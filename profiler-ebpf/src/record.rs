@@ -154,12 +154,8 @@ impl Slot {
             sub: detail.sub,
             comm: bpf_get_current_comm().unwrap_or_default(),
         };
-        let added = if generation == 0 {
-            add_weight(&WEIGHTS_0, &key, &taken)
-        } else {
-            add_weight(&WEIGHTS_1, &key, &taken)
-        };
-        if !added {
+        let weights = if generation == 0 { &WEIGHTS_0 } else { &WEIGHTS_1 };
+        if !add_weight(weights, &key, &taken) {
             if self.state.lost_weights == 0 {
                 debug!(ctx, "stream {}: the map of weights is full", stream as u8);
             }
@@ -191,12 +187,8 @@ impl Slot {
         let len = bytes as u64 / 8;
         frames.len = len;
         let hash = hash(frames);
-        let result = if generation == 0 {
-            insert_stack(&STACKS_0, hash, frames)
-        } else {
-            insert_stack(&STACKS_1, hash, frames)
-        };
-        if !result {
+        let stacks = if generation == 0 { &STACKS_0 } else { &STACKS_1 };
+        if !insert_stack(stacks, hash, frames) {
             if self.state.lost_stacks == 0 {
                 debug!(ctx, "the map of stacks is full");
             }

@@ -231,7 +231,9 @@ async fn after(pause: Option<Duration>) {
 
 async fn end_of(child: &mut Option<Child>) -> io::Result<std::process::ExitStatus> {
     match child {
-        Some(child) => (&mut child.ended).await.unwrap_or_else(|_| Err(io::Error::other("its end was missed"))),
+        Some(child) => {
+            (&mut child.ended).await.unwrap_or_else(|_| Err(io::Error::other("its end was missed")))
+        }
         None => std::future::pending().await,
     }
 }

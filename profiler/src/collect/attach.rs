@@ -59,13 +59,14 @@ impl Climber<'_> {
     fn try_rung(&mut self, rung: &Rung) -> Result<(), String> {
         let how = rung.how.name();
         for (_, target) in rung.attach {
-            let excluded =
-                self.without.iter().any(|name| name == how || *name == format!("{how}:{target}"));
+            let excluded = self.without.iter().any(|name| name == how || *name == format!("{how}:{target}"));
             if excluded {
                 return Err(format!("{how} {target}: switched off by --without"));
             }
         }
-        if rung.how == How::TpBtf && let Err(reason) = self.btf {
+        if rung.how == How::TpBtf
+            && let Err(reason) = self.btf
+        {
             return Err(format!("{how}: {reason}"));
         }
         if matches!(rung.how, How::Tracepoint { .. }) && tracefs::mount_point().is_none() {

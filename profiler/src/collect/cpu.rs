@@ -50,7 +50,8 @@ impl CpuEvents {
         let mut opened = Self { clock, frequency, events: Vec::new(), failed: Vec::new() };
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no CPU is online");
         for cpu in cpus {
-            match open_event(clock, *cpu, frequency).and_then(|event| set_program(&event, program).map(|()| event))
+            match open_event(clock, *cpu, frequency)
+                .and_then(|event| set_program(&event, program).map(|()| event))
             {
                 Ok(event) => opened.events.push((*cpu, event)),
                 Err(error) => {
@@ -137,7 +138,13 @@ fn open_event(clock: Clock, cpu: u32, frequency: u32) -> io::Result<File> {
     }
     // SAFETY: `attr` is valid; pid -1 with a CPU means every task on it.
     let fd = check(unsafe {
-        sys::perf_event_open(&raw mut attr, -1, cpu as i32, -1, u64::from(bindings::PERF_FLAG_FD_CLOEXEC).into())
+        sys::perf_event_open(
+            &raw mut attr,
+            -1,
+            cpu as i32,
+            -1,
+            u64::from(bindings::PERF_FLAG_FD_CLOEXEC).into(),
+        )
     })?;
     // SAFETY: a new file descriptor that nobody else owns.
     Ok(unsafe { File::from_raw_fd(fd) })

@@ -50,8 +50,7 @@ impl Drain {
         set_generation(ebpf, self.current)?;
         wait_for_programs();
 
-        let (weights, stacks) =
-            if old == 0 { ("WEIGHTS_0", "STACKS_0") } else { ("WEIGHTS_1", "STACKS_1") };
+        let (weights, stacks) = if old == 0 { ("WEIGHTS_0", "STACKS_0") } else { ("WEIGHTS_1", "STACKS_1") };
         let mut count = 0;
         // Stacks first: a weight must never be there without its stack.
         super::batch::drain(map_fd(ebpf, stacks)?, |hash: &u64, frames: &Frames| {

@@ -153,14 +153,18 @@ impl Collector {
             ebpf,
             options,
         };
-        collector.attach_all(&cpus, btf.as_ref(), &offsets)?;
-        // What the first probes have counted while the others were attached is within this run, too,
-        // but it is a matter of milliseconds.
+        // Probes count from when they are attached; the first one is what the run's length begins with.
         collector.started = (jiff::Timestamp::now(), Instant::now());
+        collector.attach_all(&cpus, btf.as_ref(), &offsets)?;
         Ok(collector)
     }
 
-    fn attach_all(&mut self, cpus: &[u32], btf: Result<&Btf, &String>, offsets: &Offsets) -> anyhow::Result<()> {
+    fn attach_all(
+        &mut self,
+        cpus: &[u32],
+        btf: Result<&Btf, &String>,
+        offsets: &Offsets,
+    ) -> anyhow::Result<()> {
         let btf = btf.map_err(String::as_str);
         let without = self.options.without.clone();
         if matches!(self.options.scope, Scope::Command(_)) {
@@ -174,7 +178,14 @@ impl Collector {
             }
         }
         self.add_targets()?;
-        // The samples begin last, so that loading the other probes is not in them.
+        // The samples begin first: loading the other probes takes the kernel's verifier some 200 ms,
+        // which are the profiler's own and in no sample.
+        let cpu = if self.options.probes.iter().any(|name| name == "cpu") {
+            self.attach_cpu(cpus)
+        } else {
+            Probe::off("cpu", Some(Kind::Cpu))
+        };
+        self.probes.push(cpu);
         for spec in PROBES.iter().filter(|spec| !spec.parts.is_empty()) {
             let probe = if self.options.probes.iter().any(|name| name == spec.name) {
                 let mut climber = Climber { ebpf: &mut self.ebpf, btf, offsets, without: &without };
@@ -184,12 +195,6 @@ impl Collector {
             };
             self.probes.push(probe);
         }
-        let cpu = if self.options.probes.iter().any(|name| name == "cpu") {
-            self.attach_cpu(cpus)
-        } else {
-            Probe::off("cpu", Some(Kind::Cpu))
-        };
-        self.probes.insert(0, cpu);
 
         if !self.probes.iter().any(Probe::is_attached) {
             let reasons: Vec<String> = self
@@ -461,7 +466,8 @@ fn start_log(ebpf: &mut Ebpf) {
 
 /// Numbers of the CPUs that are online.
 fn online_cpus() -> anyhow::Result<Vec<u32>> {
-    aya::util::online_cpus().map_err(|(what, error)| anyhow::anyhow!("cannot tell which CPUs are online: {what}: {error}"))
+    aya::util::online_cpus()
+        .map_err(|(what, error)| anyhow::anyhow!("cannot tell which CPUs are online: {what}: {error}"))
 }
 
 fn page_size() -> u64 {

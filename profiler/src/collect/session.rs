@@ -72,7 +72,8 @@ pub fn build(raw: Raw) -> Session {
         if let Some(count) = probe.kind.and_then(|kind| unnamed.get(&kind)) {
             session.losses.push(Loss {
                 probe: probe.name.clone(),
-                cause: "user stacks that could not be named: the process was gone (counted, as [unknown])".to_owned(),
+                cause: "user stacks that could not be named: the process was gone (counted, as [unknown])"
+                    .to_owned(),
                 count: *count,
             });
         }
@@ -109,7 +110,11 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
     match probe.name.as_str() {
         "cpu" => {
             probe.due = due.unwrap_or(0);
-            counters.push(("samples of processes that are not measured", Unit::Samples, state(Stream::Cpu).aux[0]));
+            counters.push((
+                "samples of processes that are not measured",
+                Unit::Samples,
+                state(Stream::Cpu).aux[0],
+            ));
         }
         "page-alloc" => {
             let failed = state(Stream::PageAlloc).aux[aux::PAGE_ALLOC_FAILED];
@@ -144,16 +149,25 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
     };
     for probe in probes.iter().filter(|probe| probe.is_attached()) {
         for stream in streams_of(&probe.name) {
-            let StreamState { lost_weights, lost_stacks, lost_walks, aux, .. } = totals.streams[*stream as usize];
+            let StreamState { lost_weights, lost_stacks, lost_walks, aux, .. } =
+                totals.streams[*stream as usize];
             lost(&probe.name, "no room in the map of weights", lost_weights);
             lost(&probe.name, "no room in the map of stacks (counted, without the stack)", lost_stacks);
             lost(&probe.name, "the kernel could not walk the stack (counted, without the stack)", lost_walks);
             lost(&probe.name, "too many probes nested on one CPU", totals.no_slot[*stream as usize]);
-            lost(&probe.name, "no room in the map of histograms", aux[aux::LOST_HISTOGRAM] * u64::from(*stream != Stream::LockSpin));
+            lost(
+                &probe.name,
+                "no room in the map of histograms",
+                aux[aux::LOST_HISTOGRAM] * u64::from(*stream != Stream::LockSpin),
+            );
             match stream {
                 Stream::LockSpin => {
                     lost(&probe.name, "no room in the map of waits", aux[aux::LOCK_LOST_BEGIN]);
-                    lost(&probe.name, "no room in the table of locks (counted elsewhere)", aux[aux::LOCK_LOST_STATS]);
+                    lost(
+                        &probe.name,
+                        "no room in the table of locks (counted elsewhere)",
+                        aux[aux::LOCK_LOST_STATS],
+                    );
                 }
                 Stream::Readahead => lost(
                     &probe.name,
@@ -161,7 +175,11 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
                     aux[aux::READAHEAD_LOST_INODE],
                 ),
                 Stream::Block => {
-                    lost(&probe.name, "no room in the map of requests (no latency)", aux[aux::BLOCK_LOST_REQUEST]);
+                    lost(
+                        &probe.name,
+                        "no room in the map of requests (no latency)",
+                        aux[aux::BLOCK_LOST_REQUEST],
+                    );
                 }
                 _ => {}
             }
@@ -172,7 +190,11 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
             let cpu = &totals.streams[Stream::Cpu as usize];
             let got = cpu.events + cpu.own + cpu.aux[0] + totals.no_slot[Stream::Cpu as usize];
             // One a CPU may be under way.
-            lost(&probe.name, "samples due that did not come (timer delayed, or eBPF busy)", due.saturating_sub(got));
+            lost(
+                &probe.name,
+                "samples due that did not come (timer delayed, or eBPF busy)",
+                due.saturating_sub(got),
+            );
         }
     }
     losses
@@ -405,7 +427,15 @@ fn histogram(key: &HistKey, hist: &Hist) -> Option<Histogram> {
         measure::READAHEAD_ISSUED => (Measure::ReadaheadIssued, None, None),
         _ => return None,
     };
-    Some(Histogram { measure, device, op, lock_kind, count: hist.count, sum: hist.sum, buckets: trim(&hist.buckets) })
+    Some(Histogram {
+        measure,
+        device,
+        op,
+        lock_kind,
+        count: hist.count,
+        sum: hist.sum,
+        buckets: trim(&hist.buckets),
+    })
 }
 
 /// Allocation sizes: an allocation of order n has 2^n pages, which is bucket n + 1.
@@ -475,7 +505,8 @@ fn readahead(totals: &Totals) -> Vec<ReadaheadStat> {
 fn block(totals: &Totals) -> Vec<BlockStat> {
     let mut stats: HashMap<(u32, u16), BlockStat> = HashMap::new();
     for (key, hist) in &totals.histograms {
-        let measured = [measure::BIO_SIZE, measure::REQUEST_SIZE, measure::COMPLETED_SIZE, measure::REQUEST_LATENCY];
+        let measured =
+            [measure::BIO_SIZE, measure::REQUEST_SIZE, measure::COMPLETED_SIZE, measure::REQUEST_LATENCY];
         if !measured.contains(&key.measure) {
             continue;
         }
@@ -498,7 +529,9 @@ fn block(totals: &Totals) -> Vec<BlockStat> {
         }
     }
     let mut stats: Vec<BlockStat> = stats.into_values().collect();
-    stats.sort_by_key(|stat| (std::cmp::Reverse(stat.bio_bytes.max(stat.request_bytes)), stat.device, stat.op));
+    stats.sort_by_key(|stat| {
+        (std::cmp::Reverse(stat.bio_bytes.max(stat.request_bytes)), stat.device, stat.op)
+    });
     stats
 }
 
@@ -512,7 +545,8 @@ mod tests {
 
     #[test]
     fn tracing_frames_are_dropped_and_no_others() {
-        let tp_btf = names(&["bpf_prog_1_x", "bpf_trace_run2", "__bpf_trace_contention", "mutex_lock", "vfs_read"]);
+        let tp_btf =
+            names(&["bpf_prog_1_x", "bpf_trace_run2", "__bpf_trace_contention", "mutex_lock", "vfs_read"]);
         assert_eq!(tracing_frames(&tp_btf), 3);
         // Programs have no names where bpf_jit_kallsyms is off.
         let nameless = names(&["0xffffffffc0001234", "bpf_trace_run2", "mutex_lock"]);

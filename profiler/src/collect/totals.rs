@@ -71,10 +71,9 @@ impl Totals {
         batch::read(map_fd(ebpf, "INODES")?, |key: &InodeKey, value: &ReadaheadTotals| {
             totals.inodes.insert(*key, *value);
         })?;
-        batch::read(
-            map_fd(ebpf, "WAITS")?,
-            |_: &profiler_common::WaitKey, _: &profiler_common::Wait| totals.waiting += 1,
-        )?;
+        batch::read(map_fd(ebpf, "WAITS")?, |_: &profiler_common::WaitKey, _: &profiler_common::Wait| {
+            totals.waiting += 1
+        })?;
         Ok(totals)
     }
 }

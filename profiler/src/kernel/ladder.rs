@@ -65,10 +65,7 @@ impl How {
     }
 }
 
-const fn tp_btf(
-    attach: &'static [(&'static str, &'static str)],
-    needs: &'static [&'static str],
-) -> Rung {
+const fn tp_btf(attach: &'static [(&'static str, &'static str)], needs: &'static [&'static str]) -> Rung {
     Rung { how: How::TpBtf, attach, needs, lacks: None }
 }
 
@@ -98,10 +95,7 @@ pub const PROBES: &[ProbeSpec] = &[
             essential: true,
             rungs: &[
                 tp_btf(
-                    &[
-                        ("contention_begin_btf", "contention_begin"),
-                        ("contention_end_btf", "contention_end"),
-                    ],
+                    &[("contention_begin_btf", "contention_begin"), ("contention_end_btf", "contention_end")],
                     &[],
                 ),
                 tracepoint(
@@ -182,13 +176,7 @@ pub const PROBES: &[ProbeSpec] = &[
                 rungs: &[
                     tp_btf(
                         &[("sync_ra_btf", "page_cache_sync_ra"), ("async_ra_btf", "page_cache_async_ra")],
-                        &[
-                            "OFF_INODE_INO",
-                            "OFF_INODE_SB",
-                            "OFF_SB_DEV",
-                            "OFF_RA_PAGES",
-                            "OFF_RA_PREV_POS",
-                        ],
+                        &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_RA_PAGES", "OFF_RA_PREV_POS"],
                     ),
                     tracepoint(
                         "readahead",
@@ -209,12 +197,18 @@ pub const PROBES: &[ProbeSpec] = &[
                 essential: false,
                 rungs: &[
                     tp_btf(
-                        &[("ra_unbounded_btf", "page_cache_ra_unbounded"), ("ra_order_btf", "page_cache_ra_order")],
+                        &[
+                            ("ra_unbounded_btf", "page_cache_ra_unbounded"),
+                            ("ra_order_btf", "page_cache_ra_order"),
+                        ],
                         &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_RA_SIZE"],
                     ),
                     tracepoint(
                         "readahead",
-                        &[("ra_unbounded_tp", "page_cache_ra_unbounded"), ("ra_order_tp", "page_cache_ra_order")],
+                        &[
+                            ("ra_unbounded_tp", "page_cache_ra_unbounded"),
+                            ("ra_order_tp", "page_cache_ra_order"),
+                        ],
                         &[
                             "TP_RA_UNBOUNDED_INO",
                             "TP_RA_UNBOUNDED_DEV",

@@ -36,7 +36,9 @@ pub fn write_all(session: &Session, folder: &Path) -> anyhow::Result<()> {
     })?;
     for kind in session.profile.kinds() {
         in_file(&format!("{}.svg", kind.name()), &mut |out| flamegraph::write(session, kind, out))?;
-        in_file(&format!("{}.folded", kind.name()), &mut |out| folded::write(&session.profile, kind, None, out))?;
+        in_file(&format!("{}.folded", kind.name()), &mut |out| {
+            folded::write(&session.profile, kind, None, out)
+        })?;
     }
     Ok(())
 }

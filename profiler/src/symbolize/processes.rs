@@ -76,7 +76,6 @@ impl Processes {
         mappings.get(index).filter(|mapping| mapping.start <= ip)
     }
 
-
     /// The files that mappings refer to.
     pub fn binaries(&self) -> &[Binary] {
         &self.binaries

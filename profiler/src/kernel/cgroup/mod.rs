@@ -143,7 +143,8 @@ pub fn main_hierarchy(sources: &Sources) -> Option<Hierarchy> {
             .is_ok_and(|controllers| !controllers.trim().is_empty())
     };
     let memory = Hierarchy::V1 { controller: "memory".to_owned() };
-    let mut v1 = mounts.iter().filter_map(|mounted| mounted.hierarchy.clone()).filter(|h| *h != Hierarchy::V2);
+    let mut v1 =
+        mounts.iter().filter_map(|mounted| mounted.hierarchy.clone()).filter(|h| *h != Hierarchy::V2);
     let v1 = if v1.clone().any(|hierarchy| hierarchy == memory) { Some(memory) } else { v1.next() };
     match v2 {
         Some(mounted) if manages(mounted) || v1.is_none() => Some(Hierarchy::V2),
