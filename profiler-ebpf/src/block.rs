@@ -17,7 +17,7 @@ use crate::maps::IN_FLIGHT;
 use crate::record::{Detail, claim, with_slot};
 
 /// Bytes of a sector, the block layer's unit whatever the device has.
-const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512;
 
 /// Number that OFF_QUEUE_DISK has when requests know their disk directly.
 const NO_QUEUE: u32 = u32::MAX;
@@ -119,7 +119,7 @@ fn sector_key(device: u32, sector: u64) -> u64 {
 /// Direction from the low byte of bi_opf and cmd_flags (enum req_op in include/linux/blk_types.h:
 /// 0 read, 1 write, 2 flush, 3 discard, 5 secure erase; odd numbers send data to the device).
 #[inline(always)]
-fn op_of(flags: u32) -> u8 {
+pub fn op_of(flags: u32) -> u8 {
     match flags & 0xff {
         2 => op::FLUSH,
         3 | 5 => op::DISCARD,
@@ -131,7 +131,7 @@ fn op_of(flags: u32) -> u8 {
 /// Direction from the string of a tracepoint: R, W, D, or F; F in front of W is a write that
 /// flushes first.
 #[inline(always)]
-fn op_of_rwbs(record: u64, offset: u32) -> u8 {
+pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     let first: u8 = read(record, offset);
     let second: u8 = read(record, offset + 1);
     match (first, second) {

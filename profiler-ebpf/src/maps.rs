@@ -6,8 +6,8 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadaheadTotals,
-    SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
+    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadKey,
+    ReadTotals, ReadaheadTotals, SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
 };
 
 /// Orders that page allocations are counted by; the buddy allocator's largest is 10.
@@ -71,6 +71,15 @@ pub static INODES: HashMap<InodeKey, ReadaheadTotals> = HashMap::with_max_entrie
 /// Requests that devices are working on, by the address of the request (or by device and sector).
 #[map]
 pub static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(16384, 0);
+
+/// Reads asked of file systems.
+#[map]
+pub static READS: HashMap<ReadKey, ReadTotals> = HashMap::with_max_entries(1024, 0);
+
+/// Locks that this CPU waits for: an interrupt can wait inside another one's wait. Entry 0 counts
+/// them, entries 1 to 7 are their addresses. For return probes, which do not see arguments.
+#[map]
+pub static SPINNING: PerCpuArray<[u64; 8]> = PerCpuArray::with_max_entries(1, 0);
 
 /// Processes that are measured.
 #[map]

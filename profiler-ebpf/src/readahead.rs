@@ -20,24 +20,24 @@ use crate::maps::INODES;
 use crate::record::{Detail, Slot, add_atomic, with_slot};
 
 #[derive(Clone, Copy)]
-struct File {
-    device: u32,
-    inode: u64,
+pub struct File {
+    pub device: u32,
+    pub inode: u64,
 }
 
 /// A reader's call.
 #[derive(Clone, Copy)]
-struct Call {
-    index: u64,
-    wanted: u64,
-    ra_pages: u32,
-    prev_pos: i64,
-    sync: bool,
+pub struct Call {
+    pub index: u64,
+    pub wanted: u64,
+    pub ra_pages: u32,
+    pub prev_pos: i64,
+    pub sync: bool,
 }
 
 impl File {
     #[inline(always)]
-    fn of(inode: u64) -> Self {
+    pub fn of(inode: u64) -> Self {
         let sb: u64 = read(inode, OFF_INODE_SB.load());
         Self { device: read(sb, OFF_SB_DEV.load()), inode: read(inode, OFF_INODE_INO.load()) }
     }
@@ -142,7 +142,7 @@ fn called_tp(ctx: &TracePointContext, sync: bool) {
 
 /// Counts what a reader wanted.
 #[inline(always)]
-fn called(file: File, call: Call) {
+pub fn called(file: File, call: Call) {
     with_slot(Stream::Readahead, |_, slot| {
         slot.histogram(key(measure::READAHEAD_WANTED, file), call.wanted);
         let Some(totals) = totals(slot, file) else { return };
@@ -159,7 +159,7 @@ fn called(file: File, call: Call) {
 
 /// Counts what was asked of the file system, with the stack.
 #[inline(always)]
-fn issued<C: EbpfContext>(ctx: &C, file: File, pages: u64) {
+pub fn issued<C: EbpfContext>(ctx: &C, file: File, pages: u64) {
     with_slot(Stream::Readahead, |task, slot| {
         slot.histogram(key(measure::READAHEAD_ISSUED, file), pages);
         if let Some(totals) = totals(slot, file) {
