@@ -201,23 +201,30 @@ pub const PROBES: &[ProbeSpec] = &[
                             ("ra_unbounded_btf", "page_cache_ra_unbounded"),
                             ("ra_order_btf", "page_cache_ra_order"),
                         ],
-                        &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_RA_SIZE"],
+                        &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_INODE_SIZE", "OFF_SB_DEV", "OFF_RA_SIZE"],
                     ),
-                    tracepoint(
-                        "readahead",
-                        &[
-                            ("ra_unbounded_tp", "page_cache_ra_unbounded"),
-                            ("ra_order_tp", "page_cache_ra_order"),
-                        ],
-                        &[
-                            "TP_RA_UNBOUNDED_INO",
-                            "TP_RA_UNBOUNDED_DEV",
-                            "TP_RA_UNBOUNDED_NR",
-                            "TP_RA_ORDER_INO",
-                            "TP_RA_ORDER_DEV",
-                            "TP_RA_ORDER_SIZE",
-                        ],
-                    ),
+                    Rung {
+                        lacks: Some(
+                            "where a file ends: pages of a readahead window beyond it are counted too",
+                        ),
+                        ..tracepoint(
+                            "readahead",
+                            &[
+                                ("ra_unbounded_tp", "page_cache_ra_unbounded"),
+                                ("ra_order_tp", "page_cache_ra_order"),
+                            ],
+                            &[
+                                "TP_RA_UNBOUNDED_INO",
+                                "TP_RA_UNBOUNDED_DEV",
+                                "TP_RA_UNBOUNDED_INDEX",
+                                "TP_RA_UNBOUNDED_NR",
+                                "TP_RA_ORDER_INO",
+                                "TP_RA_ORDER_DEV",
+                                "TP_RA_ORDER_INDEX",
+                                "TP_RA_ORDER_SIZE",
+                            ],
+                        )
+                    },
                 ],
             },
         ],
