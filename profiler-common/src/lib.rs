@@ -315,6 +315,12 @@ pub struct ReadaheadTotals {
     pub issued: u64,
     /// `ra_pages` when last seen.
     pub ra_pages: u64,
+    /// Page that the last call was about.
+    pub last_index: u64,
+    /// First page of the last window that page_cache_ra_order was given, and the page after its last one; both
+    /// 0 once another call has come.
+    pub window_start: u64,
+    pub window_end: u64,
 }
 
 /// How a read was asked for ([`ReadKey::how`]).

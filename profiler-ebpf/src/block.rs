@@ -14,7 +14,7 @@ use profiler_common::{HistKey, InFlight, Stream, aux, measure, op};
 use crate::config::*;
 use crate::kernel::read;
 use crate::maps::IN_FLIGHT;
-use crate::record::{Detail, claim, with_slot};
+use crate::record::{Detail, claim, running, with_slot};
 
 /// Bytes of a sector, the block layer's unit whatever the device has.
 pub const SECTOR: u64 = 512;
@@ -157,6 +157,9 @@ fn queued<C: EbpfContext>(ctx: &C, device: u32, op: u8, bytes: u64) {
 
 #[inline(always)]
 fn issued(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
     claim(Stream::Block, |slot| {
         slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
         // SAFETY: takes no arguments.
@@ -169,6 +172,9 @@ fn issued(request: Request, bytes: u64) {
 
 #[inline(always)]
 fn completed(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
     claim(Stream::Block, |slot| {
         slot.histogram(key(measure::COMPLETED_SIZE, request), bytes);
         let Some(in_flight) = IN_FLIGHT.get_ptr_mut(request.key) else {

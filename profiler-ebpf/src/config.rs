@@ -55,6 +55,8 @@ globals! {
     OFF_INODE_INO: u32 = 0;
     /// inode.i_sb
     OFF_INODE_SB: u32 = 0;
+    /// inode.i_size
+    OFF_INODE_SIZE: u32 = 0;
     /// super_block.s_dev
     OFF_SB_DEV: u32 = 0;
     /// file_ra_state.ra_pages
@@ -125,8 +127,6 @@ globals! {
     GENERIC_READ_ITER: u64 = 0;
     /// inode.i_mode
     OFF_INODE_MODE: u32 = 0;
-    /// inode.i_size
-    OFF_INODE_SIZE: u32 = 0;
     /// inode.i_rdev
     OFF_INODE_RDEV: u32 = 0;
     /// super_block.s_type
@@ -172,9 +172,11 @@ globals! {
     TP_RA_REQ_COUNT: u32 = 0;
     TP_RA_UNBOUNDED_INO: u32 = 0;
     TP_RA_UNBOUNDED_DEV: u32 = 0;
+    TP_RA_UNBOUNDED_INDEX: u32 = 0;
     TP_RA_UNBOUNDED_NR: u32 = 0;
     TP_RA_ORDER_INO: u32 = 0;
     TP_RA_ORDER_DEV: u32 = 0;
+    TP_RA_ORDER_INDEX: u32 = 0;
     TP_RA_ORDER_SIZE: u32 = 0;
     TP_BIO_DEV: u32 = 0;
     TP_BIO_NR_SECTOR: u32 = 0;

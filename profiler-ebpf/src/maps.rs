@@ -26,6 +26,11 @@ const _: () = assert!(size_of::<Scratch>() == 2 * (MAX_FRAMES + 1) * 8);
 #[map]
 pub static GENERATION: Array<u32> = Array::with_max_entries(1, 0);
 
+/// 0: events are not counted yet, or no more. Probes are attached one after the other; this starts
+/// and ends them at the same moment, so that what one counts can be compared with another.
+#[map]
+pub static RUNNING: Array<u32> = Array::with_max_entries(1, 0);
+
 #[map]
 pub static WEIGHTS_0: HashMap<WeightKey, Weight> = HashMap::with_max_entries(16384, 0);
 #[map]

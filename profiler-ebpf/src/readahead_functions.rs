@@ -7,7 +7,7 @@ use aya_ebpf::programs::{FEntryContext, ProbeContext};
 
 use crate::config::*;
 use crate::kernel::read;
-use crate::readahead::{Call, File, called, issued};
+use crate::readahead::{Call, File, Request, called, issued, window};
 
 /// Value of OFF_RACTL_RA where readahead_control has no `ra` yet.
 const RA_IS_ARGUMENT: u32 = u32::MAX;
@@ -71,20 +71,44 @@ pub fn async_ra_kprobe(ctx: ProbeContext) -> u32 {
 #[fentry(function = "page_cache_ra_unbounded")]
 pub fn ra_unbounded_fentry(ctx: FEntryContext) -> u32 {
     let ractl: *const u8 = ctx.arg(0);
-    issued(&ctx, file_of(ractl as u64), ctx.arg(1));
+    unbounded(&ctx, ractl as u64, ctx.arg(1));
     0
 }
 
 /// The same.
 #[kprobe]
 pub fn ra_unbounded_kprobe(ctx: ProbeContext) -> u32 {
-    issued_by(&ctx, ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    unbounded(&ctx, ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    0
+}
+
+/// page_cache_ra_order(struct readahead_control *, struct file_ra_state *, ..), since 5.18.
+#[fentry(function = "page_cache_ra_order")]
+pub fn ra_order_fentry(ctx: FEntryContext) -> u32 {
+    let (ractl, ra): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
+    ordered(&ctx, ractl as u64, ra as u64);
+    0
+}
+
+/// The same.
+#[kprobe]
+pub fn ra_order_kprobe(ctx: ProbeContext) -> u32 {
+    ordered(&ctx, ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
     0
 }
 
 #[inline(always)]
-fn issued_by<C: EbpfContext>(ctx: &C, ractl: u64, pages: u64) {
-    issued(ctx, file_of(ractl), pages);
+fn unbounded<C: EbpfContext>(ctx: &C, ractl: u64, pages: u64) {
+    let index = read(ractl, OFF_RACTL_INDEX.load());
+    issued(ctx, file_of(ractl), Request::Pages { index, pages });
+}
+
+#[inline(always)]
+fn ordered<C: EbpfContext>(ctx: &C, ractl: u64, ra: u64) {
+    let mapping: u64 = read(ractl, OFF_RACTL_MAPPING.load());
+    let inode: u64 = read(mapping, OFF_MAPPING_HOST.load());
+    let request = window(inode, read(ractl, OFF_RACTL_INDEX.load()), ra);
+    issued(ctx, File::of(inode), request);
 }
 
 #[inline(always)]

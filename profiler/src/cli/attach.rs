@@ -198,7 +198,10 @@ async fn wait(
             ended = end_of(child) => {
                 return match ended {
                     Ok(status) => Ok(Ended::Command(status)),
-                    Err(error) => bail!("cannot execute the command: {error}"),
+                    Err(error) => {
+                        let name = child.as_ref().map_or("", |child| &child.name);
+                        bail!("cannot execute `{}`: {error}", report::escape::sanitize(name))
+                    }
                 };
             }
             () = tokio::time::sleep_until(next_drain) => {

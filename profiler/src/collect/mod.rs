@@ -160,9 +160,9 @@ impl Collector {
             ebpf,
             options,
         };
-        // Probes count from when they are attached; the first one is what the run's length begins with.
-        collector.started = (jiff::Timestamp::now(), Instant::now());
         collector.attach_all(&cpus, btf.as_ref(), kernel_btf.as_ref().ok(), &offsets)?;
+        drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
+        collector.started = (jiff::Timestamp::now(), Instant::now());
         Ok(collector)
     }
 
@@ -311,6 +311,7 @@ impl Collector {
     ///
     /// If the maps cannot be read.
     pub fn stop(mut self, target: Target) -> anyhow::Result<Session> {
+        drain::set_running(&mut self.ebpf, 0).context("the probes do not stop")?;
         let duration = self.started.1.elapsed();
         let due = self.cpu.as_ref().and_then(|cpu| {
             cpu.disable();

@@ -182,6 +182,8 @@ const RACTL: &[&str] = &[
     "OFF_RACTL_INDEX",
     "OFF_RACTL_RA",
     "OFF_MAPPING_HOST",
+    "OFF_INODE_SIZE",
+    "OFF_RA_SIZE",
 ];
 
 const READAHEAD: &[Part] = &[
@@ -233,7 +235,7 @@ const READAHEAD: &[Part] = &[
                     TpBtf("ra_unbounded_btf", "page_cache_ra_unbounded"),
                     TpBtf("ra_order_btf", "page_cache_ra_order"),
                 ],
-                &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_RA_SIZE"],
+                &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_INODE_SIZE", "OFF_RA_SIZE"],
             ),
             rung(
                 &[
@@ -243,11 +245,28 @@ const READAHEAD: &[Part] = &[
                 &[
                     "TP_RA_UNBOUNDED_INO",
                     "TP_RA_UNBOUNDED_DEV",
+                    "TP_RA_UNBOUNDED_INDEX",
                     "TP_RA_UNBOUNDED_NR",
                     "TP_RA_ORDER_INO",
                     "TP_RA_ORDER_DEV",
+                    "TP_RA_ORDER_INDEX",
                     "TP_RA_ORDER_SIZE",
                 ],
+            ),
+            // page_cache_ra_order since 5.18, for file systems with large folios.
+            rung(
+                &[
+                    Fentry("ra_unbounded_fentry", &["page_cache_ra_unbounded"]),
+                    Fentry("ra_order_fentry", &["page_cache_ra_order"]),
+                ],
+                RACTL,
+            ),
+            rung(
+                &[
+                    Kprobe("ra_unbounded_kprobe", &["page_cache_ra_unbounded"]),
+                    Kprobe("ra_order_kprobe", &["page_cache_ra_order"]),
+                ],
+                RACTL,
             ),
             rung(&[Fentry("ra_unbounded_fentry", &["page_cache_ra_unbounded"])], RACTL),
             rung(&[Kprobe("ra_unbounded_kprobe", &["page_cache_ra_unbounded"])], RACTL),
