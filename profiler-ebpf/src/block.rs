@@ -161,9 +161,14 @@ fn issued(request: Request, bytes: u64) {
         return;
     }
     claim(Stream::Block, |slot| {
-        slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
         // SAFETY: takes no arguments.
         let since = unsafe { bpf_ktime_get_ns() };
+        // A driver without room sends a request back, and it is issued again later: the device sees
+        // only the last time.
+        let again = IN_FLIGHT.get_ptr(request.key).is_some();
+        if !again {
+            slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
+        }
         if IN_FLIGHT.insert(request.key, InFlight { since, left: bytes }, u64::from(BPF_ANY)).is_err() {
             slot.state.aux[aux::BLOCK_LOST_REQUEST] += 1;
         }
