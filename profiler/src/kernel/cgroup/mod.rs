@@ -137,9 +137,11 @@ fn mounted(sources: &Sources) -> Vec<Mounted> {
 pub fn main_hierarchy(sources: &Sources) -> Option<Hierarchy> {
     let hierarchies: Vec<Hierarchy> =
         mounted(sources).into_iter().filter_map(|mounted| mounted.hierarchy).collect();
-    let is_v1 = |controller: &str| move |hierarchy: &&Hierarchy| matches!(hierarchy, Hierarchy::V1 { controller: c } if c == controller);
-    let found = hierarchies.iter().find(is_v1("memory")).or_else(|| hierarchies.iter().find(is_v1("cpu")));
-    found.or_else(|| hierarchies.first()).cloned()
+    let of = |controller: &str| {
+        let wanted = Hierarchy::V1 { controller: controller.to_owned() };
+        hierarchies.iter().find(|hierarchy| **hierarchy == wanted)
+    };
+    of("memory").or_else(|| of("cpu")).or_else(|| hierarchies.first()).cloned()
 }
 
 /// The control group that `given` means: the path of its folder, or its path in the v2 hierarchy or in that of a
