@@ -12,6 +12,7 @@ mod run;
 mod setup;
 mod summary;
 mod test;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Run the profiler's guest tests on real kernels, in virtual machines
+    Vm(vm::Options),
     /// Check formatting and lints of every crate, with warnings as errors
     Lint,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::setup().map(drop),
         Command::Attach { args } => attach::attach(&args),
         Command::Test { no_install, args } => test::test(!no_install, &args),
+        Command::Vm(options) => vm::vm(&options),
         Command::Lint => lint::lint(),
     };
     match result {
