@@ -5,6 +5,7 @@ mod attach;
 mod batch;
 mod cpu;
 mod drain;
+mod mappings;
 mod object;
 mod session;
 mod totals;
@@ -30,6 +31,7 @@ use crate::symbolize::Processes;
 use attach::{Climber, Outcome};
 use cpu::{Clock, CpuEvents};
 use drain::{Collected, Drain};
+use mappings::MappingEvents;
 use object::{MapSizes, Settings};
 
 /// The kernel's initial pid namespace has this inode number (PROC_PID_INIT_INO in
@@ -94,6 +96,7 @@ pub struct Collector {
     probes: Vec<Probe>,
     blind_spots: Vec<String>,
     cpu: Option<CpuEvents>,
+    mappings: Option<MappingEvents>,
     drain: Drain,
     collected: Collected,
     processes: Processes,
@@ -176,6 +179,7 @@ impl Collector {
             probes: Vec::new(),
             blind_spots,
             cpu: None,
+            mappings: None,
             drain: Drain::new(),
             collected: Collected::default(),
             processes: Processes::default(),
@@ -197,6 +201,14 @@ impl Collector {
         offsets: &Offsets,
     ) -> anyhow::Result<()> {
         let wanted = |options: &Options, name: &str| options.probes.iter().any(|probe| probe == name);
+        if self.options.user_stacks {
+            match MappingEvents::start(cpus) {
+                Ok(mappings) => self.mappings = Some(mappings),
+                Err(error) => self.blind_spots.push(format!(
+                    "user stacks of short-lived processes have no names: the kernel does not report mappings ({error})"
+                )),
+            }
+        }
         // The targets first: what is attached without them measures nobody.
         self.add_targets()?;
         // Then the samples: loading the other probes takes the kernel's verifier some 200 ms, which
@@ -298,6 +310,9 @@ impl Collector {
     /// What bpf(2) reports. Nothing is lost by it: what was not read stays in the maps.
     pub fn drain(&mut self) -> io::Result<Duration> {
         self.processes.next_round();
+        if let Some(mappings) = &mut self.mappings {
+            mappings.drain(&mut self.processes);
+        }
         let processes = &mut self.processes;
         self.drain.run(&mut self.ebpf, &mut self.collected, |key, collected| {
             let innermost = collected.stacks.get(&key.user_stack).and_then(|stack| stack.first());
@@ -355,6 +370,7 @@ impl Collector {
             processes: self.processes,
             totals,
             steal,
+            lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };
         // The programs and maps go now, not after the report.

@@ -54,6 +54,8 @@ pub struct Raw {
     pub processes: Processes,
     pub totals: Totals,
     pub steal: Option<f64>,
+    /// Reports of what processes map that were lost.
+    pub lost_mappings: u64,
     pub cgroups: CgroupNames,
 }
 
@@ -89,6 +91,13 @@ pub fn build(raw: Raw) -> Session {
         fill(probe, &raw.totals, raw.due);
     }
     session.losses = losses(&session.probes, &raw.totals, raw.due);
+    if raw.lost_mappings > 0 {
+        session.losses.push(Loss {
+            probe: "user stacks".to_owned(),
+            cause: "reports of what processes map (their frames may have no names)".to_owned(),
+            count: raw.lost_mappings,
+        });
+    }
     for probe in &session.probes {
         if let Some(count) = probe.kind.and_then(|kind| unnamed.get(&kind)) {
             session.losses.push(Loss {
