@@ -81,7 +81,7 @@ pub fn rq_issue_tp(ctx: TracePointContext) -> u32 {
     let sector: u64 = read(record, TP_RQ_ISSUE_SECTOR.load());
     let bytes: u32 = read(record, TP_RQ_ISSUE_BYTES.load());
     let op = op_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
-    issued(Request { key: sector_key(device, sector), device, op }, u64::from(bytes));
+    issued(Request { key: sector_key(device, sector, op), device, op }, u64::from(bytes));
     0
 }
 
@@ -94,7 +94,7 @@ pub fn rq_complete_tp(ctx: TracePointContext) -> u32 {
     let sector: u64 = read(record, TP_RQ_COMPLETE_SECTOR.load());
     let sectors: u32 = read(record, TP_RQ_COMPLETE_NR_SECTOR.load());
     let op = op_of_rwbs(record, TP_RQ_COMPLETE_RWBS.load());
-    completed(Request { key: sector_key(device, sector), device, op }, u64::from(sectors) * SECTOR);
+    completed(Request { key: sector_key(device, sector, op), device, op }, u64::from(sectors) * SECTOR);
     0
 }
 
@@ -110,10 +110,13 @@ fn request_of(rq: u64) -> Request {
     Request { key: rq, device: major << 20 | minor & 0xf_ffff, op: op_of(flags) }
 }
 
-/// A key that no address of a request equals: those have the high bits set.
+/// Identifies a request where its address is not known. A read and a write of one sector can be under way at a time;
+/// two reads of it share a key, and one of their latencies is missing.
 #[inline(always)]
-fn sector_key(device: u32, sector: u64) -> u64 {
-    sector << 20 ^ u64::from(device)
+fn sector_key(device: u32, sector: u64, op: u8) -> u64 {
+    // A flush has none; the record of its issue says 0, that of its completion -1.
+    let sector = if op == op::FLUSH { 0 } else { sector };
+    (sector << 2 | u64::from(op)) << 20 ^ u64::from(device)
 }
 
 /// Direction from the low byte of bi_opf and cmd_flags (enum req_op in include/linux/blk_types.h:
@@ -178,6 +181,10 @@ fn issued(request: Request, bytes: u64) {
 #[inline(always)]
 fn completed(request: Request, bytes: u64) {
     if !running() {
+        return;
+    }
+    if bytes == 0 && request.op != op::FLUSH {
+        // A write without data asks for a flush only: another request is issued in its place.
         return;
     }
     claim(Stream::Block, |slot| {
