@@ -297,6 +297,7 @@ fn locks() -> Vec<LockStat> {
         waits,
         total_ns,
         max_ns,
+        buckets: Vec::new(),
     };
     vec![
         lock(0xffff_8881_0123_4580, None, LockKind::RwsemWrite, 210, 43_000_000_000, 912_000_000),
