@@ -14,10 +14,10 @@ use profiler_common::{HistKey, InFlight, Stream, aux, measure, op};
 use crate::config::*;
 use crate::kernel::read;
 use crate::maps::IN_FLIGHT;
-use crate::record::{Detail, claim, with_slot};
+use crate::record::{Detail, claim, running, with_slot};
 
 /// Bytes of a sector, the block layer's unit whatever the device has.
-const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512;
 
 /// Number that OFF_QUEUE_DISK has when requests know their disk directly.
 const NO_QUEUE: u32 = u32::MAX;
@@ -119,7 +119,7 @@ fn sector_key(device: u32, sector: u64) -> u64 {
 /// Direction from the low byte of bi_opf and cmd_flags (enum req_op in include/linux/blk_types.h:
 /// 0 read, 1 write, 2 flush, 3 discard, 5 secure erase; odd numbers send data to the device).
 #[inline(always)]
-fn op_of(flags: u32) -> u8 {
+pub fn op_of(flags: u32) -> u8 {
     match flags & 0xff {
         2 => op::FLUSH,
         3 | 5 => op::DISCARD,
@@ -131,7 +131,7 @@ fn op_of(flags: u32) -> u8 {
 /// Direction from the string of a tracepoint: R, W, D, or F; F in front of W is a write that
 /// flushes first.
 #[inline(always)]
-fn op_of_rwbs(record: u64, offset: u32) -> u8 {
+pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     let first: u8 = read(record, offset);
     let second: u8 = read(record, offset + 1);
     match (first, second) {
@@ -157,10 +157,18 @@ fn queued<C: EbpfContext>(ctx: &C, device: u32, op: u8, bytes: u64) {
 
 #[inline(always)]
 fn issued(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
     claim(Stream::Block, |slot| {
-        slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
         // SAFETY: takes no arguments.
         let since = unsafe { bpf_ktime_get_ns() };
+        // A driver without room sends a request back, and it is issued again later: the device sees
+        // only the last time.
+        let again = IN_FLIGHT.get_ptr(request.key).is_some();
+        if !again {
+            slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
+        }
         if IN_FLIGHT.insert(request.key, InFlight { since, left: bytes }, u64::from(BPF_ANY)).is_err() {
             slot.state.aux[aux::BLOCK_LOST_REQUEST] += 1;
         }
@@ -169,6 +177,9 @@ fn issued(request: Request, bytes: u64) {
 
 #[inline(always)]
 fn completed(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
     claim(Stream::Block, |slot| {
         slot.histogram(key(measure::COMPLETED_SIZE, request), bytes);
         let Some(in_flight) = IN_FLIGHT.get_ptr_mut(request.key) else {

@@ -16,7 +16,7 @@ use crate::record::{Detail, Slot, add_atomic, bucket_of, with_slot, zeroed};
 use crate::who::Task;
 
 /// LCB_F_SPIN: the waiter keeps its CPU.
-const SPIN: u64 = 1;
+pub const SPIN: u64 = 1;
 
 /// contention_begin(void *lock, unsigned int flags). Any context.
 #[btf_tracepoint(function = "contention_begin")]
@@ -78,7 +78,7 @@ fn stream_of(flags: u64) -> Stream {
 /// A wait begins, or a mutex goes over from spinning to sleeping or back: the time until here
 /// then belongs to the phase before.
 #[inline(always)]
-fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
+pub fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
     with_slot(Stream::LockSpin, |task, slot| {
         // SAFETY: takes no arguments.
         let now = unsafe { bpf_ktime_get_ns() };
@@ -96,7 +96,7 @@ fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
 }
 
 #[inline(always)]
-fn end<C: EbpfContext>(ctx: &C, lock: u64) {
+pub fn end<C: EbpfContext>(ctx: &C, lock: u64) {
     with_slot(Stream::LockSpin, |task, slot| {
         // SAFETY: takes no arguments.
         let now = unsafe { bpf_ktime_get_ns() };

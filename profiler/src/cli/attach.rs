@@ -13,7 +13,7 @@ use super::child::{self, Child};
 use super::status::Status;
 use super::views::ViewArgs;
 use crate::collect::{Collector, Options, Scope};
-use crate::kernel::ladder::{self, PROBES};
+use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{cgroup, privilege, sources::Sources};
 use crate::profile::{Session, Target, store};
 use crate::report;
@@ -33,7 +33,7 @@ pub struct Args {
     /// CPU samples a second, on each CPU.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The probes to attach: cpu, lock, block, readahead, page-alloc.
+    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
     probes: Vec<String>,
     /// Folder to save the session in; by default profiler-DATE-TIME here.
@@ -200,7 +200,10 @@ async fn wait(
             ended = end_of(child) => {
                 return match ended {
                     Ok(status) => Ok(Ended::Command(status)),
-                    Err(error) => bail!("cannot execute the command: {error}"),
+                    Err(error) => {
+                        let name = child.as_ref().map_or("", |child| &child.name);
+                        bail!("cannot execute `{}`: {error}", report::escape::sanitize(name))
+                    }
                 };
             }
             () = tokio::time::sleep_until(next_drain) => {
@@ -312,7 +315,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn probe_name(text: &str) -> Result<String, String> {
-    match ladder::probe(text) {
+    match probes::probe(text) {
         Some(probe) => Ok(probe.name.to_owned()),
         None => {
             let names: Vec<&str> = PROBES.iter().map(|probe| probe.name).collect();

@@ -9,7 +9,7 @@ use profiler_common::Stream;
 use crate::collect::Collector;
 use crate::profile::{Probe, ProbeState};
 
-/// One line on standard error; silent where that is no terminal.
+/// One line on standard error. Where that is no terminal it is written once: scripts can wait for it.
 pub struct Status {
     bar: Option<ProgressBar>,
     probes: String,
@@ -26,6 +26,9 @@ impl Status {
             bar
         });
         let probes = probes.iter().filter_map(probe).collect::<Vec<_>>().join(" ");
+        if bar.is_none() {
+            eprintln!("measuring with {probes}; SIGINT or SIGTERM ends it with a report");
+        }
         Self { bar, probes }
     }
 
