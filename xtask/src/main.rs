@@ -4,6 +4,7 @@
 
 mod apt;
 mod attach;
+mod bench;
 mod facts;
 mod lint;
 mod needs;
@@ -43,6 +44,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure what the profiler costs, as root, and write it to docs/benchmarks.md
+    Bench(bench::Options),
     /// Check formatting and lints of every crate, with warnings as errors
     Lint,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::setup().map(drop),
         Command::Attach { args } => attach::attach(&args),
         Command::Test { no_install, args } => test::test(!no_install, &args),
+        Command::Bench(options) => bench::bench(&options),
         Command::Lint => lint::lint(),
     };
     match result {
