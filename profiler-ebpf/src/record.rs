@@ -364,6 +364,24 @@ pub fn add_atomic(to: *mut u64, value: u64) {
     let _ = (to, value);
 }
 
+/// The value, of which the compiler then knows nothing: it keeps a check that it holds superfluous, but that the
+/// verifier needs.
+#[inline(always)]
+pub fn opaque(value: usize) -> usize {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut value = value;
+        // An instruction, since without one the debugger's line numbers would have two entries for what follows, which
+        // the kernel refuses.
+        // SAFETY: does nothing.
+        unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+    // The programs are compiled for the host by linters only.
+    #[cfg(not(target_arch = "bpf"))]
+    value
+}
+
 /// Bucket of a value: the number of its bits.
 #[inline(always)]
 pub fn bucket_of(mut value: u64) -> usize {

@@ -13,6 +13,7 @@ mod run;
 mod setup;
 mod summary;
 mod test;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,8 @@ enum Command {
     },
     /// Measure what the profiler costs, as root, and write it to docs/benchmarks.md
     Bench(bench::Options),
+    /// Run the profiler's guest tests on real kernels, in virtual machines
+    Vm(vm::Options),
     /// Check formatting and lints of every crate, with warnings as errors
     Lint,
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Attach { args } => attach::attach(&args),
         Command::Test { no_install, args } => test::test(!no_install, &args),
         Command::Bench(options) => bench::bench(&options),
+        Command::Vm(options) => vm::vm(&options),
         Command::Lint => lint::lint(),
     };
     match result {

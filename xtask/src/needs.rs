@@ -3,13 +3,13 @@
 use crate::run::{as_root, find_program, say};
 
 /// A program that tests run.
-struct Need {
+pub struct Need {
     /// Its name in `PATH`.
-    program: &'static str,
+    pub program: &'static str,
     /// The Debian package that has it.
-    package: &'static str,
+    pub package: &'static str,
     /// What tests do with it.
-    reason: &'static str,
+    pub reason: &'static str,
 }
 
 const NEEDS: [Need; 7] = [
@@ -22,9 +22,14 @@ const NEEDS: [Need; 7] = [
     Need { program: "setpriv", package: "util-linux", reason: "runs the profiler without root rights" },
 ];
 
-/// Installs what is missing, if it may and can. Tests skip themselves where their program is still missing.
+/// Installs what `cargo test` needs. Tests skip themselves where their program is still missing.
 pub fn provide(may_install: bool) {
-    let missing = || NEEDS.iter().filter(|need| find_program(need.program).is_none());
+    provide_all(may_install, &NEEDS);
+}
+
+/// Installs what is missing of `needs`, if it may and can, and says what is missing still.
+pub fn provide_all(may_install: bool, needs: &[Need]) {
+    let missing = || needs.iter().filter(|need| find_program(need.program).is_none());
     let can_install = may_install && find_program("apt-get").is_some() && as_root("true").is_some();
     for need in missing().filter(|_| can_install) {
         // One by one, so that a package that the release lacks does not hold up the others.

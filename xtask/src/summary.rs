@@ -43,6 +43,15 @@ impl Summary {
         }
     }
 
+    /// Adds the results of the same tests under other circumstances, which `prefix` names.
+    pub fn add(&mut self, other: Summary, prefix: &str) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        let skipped = other.skipped.into_iter();
+        self.skipped.extend(skipped.map(|(name, reason)| (format!("{prefix}: {name}"), reason)));
+    }
+
     /// Why the run must count as failed, or `None`. `succeeded` is what cargo's exit status says.
     pub fn verdict(&self, succeeded: bool, max_skipped: usize) -> Option<String> {
         if self.failed > 0 {
@@ -101,6 +110,17 @@ test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 7 filtered out; 
         summary.add_skipped("randread\tno fio\nxfs\tno mkfs.xfs\nxfs\tno mkfs.xfs\n");
         assert_eq!(summary.to_string(), "3 passed, 1 failed, 3 skipped");
         assert_eq!(summary.skipped["xfs"], "no mkfs.xfs");
+    }
+
+    #[test]
+    fn skipped_tests_of_several_runs_stay_apart() {
+        let mut total = Summary::default();
+        for kernel in ["6.1", "7"] {
+            let mut one = summary();
+            one.add_skipped("xfs\tno module\n");
+            total.add(one, kernel);
+        }
+        assert_eq!(total.to_string(), "8 passed, 2 failed, 4 skipped");
     }
 
     #[test]

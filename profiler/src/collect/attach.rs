@@ -193,7 +193,7 @@ impl<'a> Climber<'a> {
         let reason = describe(&error);
         if matches!(attach, Attach::Fentry(..) | Attach::Fexit(..)) && is_refused(&error) {
             // Not this function, but all of them.
-            let reason = format!("the kernel refuses programs on functions ({reason})");
+            let reason = reason.replace("the program", "programs on functions");
             self.no_fentry = Some(reason.clone());
             return Refusal::Other(format!("{how}: {reason}"));
         }

@@ -110,6 +110,30 @@ impl Collector {
     ///
     /// If no probe could be attached, with the reasons of each.
     pub fn start(options: Options) -> anyhow::Result<Self> {
+        let mut collector = Self::attach(options)?;
+        if !collector.probes.iter().any(Probe::is_attached) {
+            let reasons: Vec<String> = collector
+                .probes
+                .iter()
+                .filter_map(|probe| match &probe.state {
+                    ProbeState::Failed { reason } => Some(format!("{}: {reason}", probe.name)),
+                    _ => None,
+                })
+                .collect();
+            anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
+        }
+        drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
+        collector.started = (jiff::Timestamp::now(), Instant::now());
+        Ok(collector)
+    }
+
+    /// Loads and attaches the probes, as far as that is possible. They do not count yet, except for
+    /// the samples.
+    ///
+    /// # Errors
+    ///
+    /// If not even the maps can be made, or the control group cannot be measured.
+    pub fn attach(options: Options) -> anyhow::Result<Self> {
         let kernel_btf = crate::kernel::btf::Btf::vmlinux();
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);
@@ -131,6 +155,7 @@ impl Collector {
             None => Btf::from_sys_fs().map_err(|error| error.to_string()),
             Some(reason) => Err(reason.clone()),
         };
+        blind_spots.extend(crate::kernel::privilege::hidden_kernel_addresses(&sources));
         if let Err(reason) = &btf {
             blind_spots.push(format!("{reason}; probes fall back to plain tracepoints"));
         }
@@ -161,8 +186,6 @@ impl Collector {
             options,
         };
         collector.attach_all(&cpus, btf.as_ref(), kernel_btf.as_ref().ok(), &offsets)?;
-        drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
-        collector.started = (jiff::Timestamp::now(), Instant::now());
         Ok(collector)
     }
 
@@ -204,17 +227,6 @@ impl Collector {
             });
         }
 
-        if !self.probes.iter().any(Probe::is_attached) {
-            let reasons: Vec<String> = self
-                .probes
-                .iter()
-                .filter_map(|probe| match &probe.state {
-                    ProbeState::Failed { reason } => Some(format!("{}: {reason}", probe.name)),
-                    _ => None,
-                })
-                .collect();
-            anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
-        }
         Ok(())
     }
 
@@ -266,6 +278,11 @@ impl Collector {
     /// The probes, attached or not; their counts are filled in by [`stop`](Self::stop).
     pub fn probes(&self) -> &[Probe] {
         &self.probes
+    }
+
+    /// What the run cannot see.
+    pub fn blind_spots(&self) -> &[String] {
+        &self.blind_spots
     }
 
     /// Time since the start.

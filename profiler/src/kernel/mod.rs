@@ -3,6 +3,7 @@
 pub mod btf;
 pub mod cgroup;
 pub mod cpu_times;
+pub mod facts;
 pub mod host;
 pub mod kallsyms;
 pub mod ladder;
