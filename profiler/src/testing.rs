@@ -147,6 +147,13 @@ pub(crate) fn session() -> Session {
     session.histograms = histograms(nvme);
     session.locks = locks();
     session.readahead = readahead(nvme, btrfs);
+    session.reads = vec![ReadStat {
+        fs_type: "bcache\x1b[2J".to_owned(),
+        device: btrfs,
+        how: ReadHow::Direct,
+        calls: 668_160,
+        bytes: 668_160 * 4096,
+    }];
     session.block = vec![BlockStat {
         device: nvme,
         op: IoOp::Read,

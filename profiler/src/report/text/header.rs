@@ -136,18 +136,22 @@ impl Header<'_> {
             by_rung.iter().map(|(how, names)| format!("{} ({})", names.join(", "), sanitize(how))).collect();
         self.line("probes:", &groups.join("; "))?;
         for probe in probes {
-            let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
-            match &probe.state {
-                ProbeState::Attached { notes, .. } => {
-                    for note in notes {
-                        self.item(&lead, &format!("note: {note}"))?;
-                    }
-                }
-                ProbeState::Failed { reason } => self.item(&lead, &format!("FAILED: {reason}"))?,
-                ProbeState::Off => {}
+            if let ProbeState::Failed { reason } = &probe.state {
+                let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
+                self.item(&lead, &format!("FAILED: {reason}"))?;
             }
         }
-        Ok(())
+        let has_notes =
+            |probe: &&Probe| matches!(&probe.state, ProbeState::Attached { notes, .. } if !notes.is_empty());
+        let noted: Vec<String> =
+            probes.iter().filter(has_notes).map(|probe| sanitize_to(&probe.name, PROBE)).collect();
+        if noted.is_empty() {
+            return Ok(());
+        }
+        self.line(
+            "notes:",
+            &format!("on what {} cannot measure here, under Probes at the end", noted.join(", ")),
+        )
     }
 
     /// What was lost, each cause once, with the probes that it hit.
@@ -188,13 +192,16 @@ impl Header<'_> {
     }
 }
 
-/// Writes what each probe is attached to.
+/// Writes what each probe is attached to, and what it cannot measure there.
 pub(crate) fn write_probes(probes: &[Probe], style: &Style, out: &mut dyn Write) -> io::Result<()> {
     let mut header = Header { style, out };
     for probe in probes {
         let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
-        if let ProbeState::Attached { rung, to, .. } = &probe.state {
+        if let ProbeState::Attached { rung, to, notes } = &probe.state {
             header.item(&lead, &format!("{rung}: {}", to.join(", ")))?;
+            for note in notes {
+                header.item(&" ".repeat(PROBE), &format!("note: {note}"))?;
+            }
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::style::Style;
 use super::table::{Align, Table};
 use super::{device_name, units};
-use crate::profile::{BlockStat, Histogram, LockStat, Measure, Session};
+use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session};
 use crate::report::escape::sanitize;
 
 /// Rows of a table at most.
@@ -14,6 +14,7 @@ const ROWS: usize = 10;
 /// Writes all tables that have something to say.
 pub(crate) fn write(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
     rates(session, style, out)?;
+    reads(session, style, out)?;
     block(session, style, out)?;
     readahead(session, style, out)?;
     locks(session, style, out)
@@ -89,6 +90,41 @@ fn rates(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
         ]);
     }
     table.write(style, out)
+}
+
+/// What was asked for, to be held against what the block devices had to read.
+fn reads(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    if session.reads.is_empty() {
+        return Ok(());
+    }
+    super::section("Reads asked for", style, out)?;
+    let mut table = Table::new(&[
+        ("file system", Align::Left),
+        ("device", Align::Left),
+        ("how", Align::Left),
+        ("calls", Align::Right),
+        ("bytes", Align::Right),
+        ("size", Align::Right),
+        ("MB/s", Align::Right),
+    ]);
+    for stat in session.reads.iter().take(ROWS) {
+        let how = match stat.how {
+            ReadHow::Buffered => "buffered",
+            ReadHow::Direct => "direct",
+            ReadHow::PageCache => "page cache lookups",
+        };
+        table.row(vec![
+            sanitize(&stat.fs_type).into_owned(),
+            sanitize(&device_name(session, stat.device)).into_owned(),
+            how.to_owned(),
+            units::grouped(stat.calls),
+            units::bytes(stat.bytes as f64),
+            or_dash(mean(stat.bytes, stat.calls).map(units::bytes)),
+            or_dash(a_second(stat.bytes, session).map(|rate| format!("{:.1}", rate / 1e6))),
+        ]);
+    }
+    table.write(style, out)?;
+    left_out(session.reads.len(), out)
 }
 
 fn block(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
