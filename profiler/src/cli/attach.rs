@@ -160,15 +160,17 @@ async fn measure(
 
     let status_line = Status::new(collector.probes());
     let ended = wait(args.duration, &pids, &mut child, &mut collector, &status_line, &mut signals).await;
-    status_line.finish();
     let status = match ended? {
         Ended::Command(status) => Some(child::exit_code(status)),
         Ended::Otherwise => None,
     };
+    status_line.ended();
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    Ok((collector.stop(target)?, status))
+    let session = collector.stop(target)?;
+    status_line.finish();
+    Ok((session, status))
 }
 
 /// What ended the measurement.
@@ -275,7 +277,7 @@ fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
     match result {
         // `| head` has seen enough.
         Err(error) if is_broken_pipe(&error) => Ok(()),
-        other => other,
+        other => other.context("cannot print the report"),
     }
 }
 
@@ -289,7 +291,20 @@ fn save(session: &Session, output: &Path) -> anyhow::Result<()> {
 }
 
 fn default_output() -> PathBuf {
-    PathBuf::from(format!("profiler-{}", jiff::ZonedDateTime::now().strftime("%Y%m%d-%H%M%S")))
+    let name = format!("profiler-{}", jiff::ZonedDateTime::now().strftime("%Y%m%d-%H%M%S"));
+    unused(PathBuf::from(name))
+}
+
+/// `path`, with a number behind it if there is such a file: a run that was given no name must not replace
+/// another that ended within the same second.
+fn unused(path: PathBuf) -> PathBuf {
+    let numbered = (2..).map(|number| {
+        let mut name = path.clone().into_os_string();
+        name.push(format!("-{number}"));
+        PathBuf::from(name)
+    });
+    let mut names = std::iter::once(path.clone()).chain(numbered);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or(path)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -320,6 +335,16 @@ mod tests {
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert!(duration("0s").is_err());
         assert!(duration("soon").unwrap_err().contains("30s"));
+    }
+
+    #[test]
+    fn an_output_of_no_name_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = folder.path().join("profiler-1");
+        assert_eq!(unused(first.clone()), first);
+        std::fs::create_dir(&first).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("profiler-1-2")).unwrap();
+        assert_eq!(unused(first), folder.path().join("profiler-1-3"));
     }
 
     #[test]

@@ -43,17 +43,26 @@ impl Status {
         let progress = collector.progress();
         let events = |stream: Stream| progress.events[stream as usize];
         bar.set_message(format!(
-            "{:.0} s  {} samples  lock {}  block {}  readahead {}  page-alloc {}  lost {}  [{}]  Ctrl-C to report",
+            // The right end is cut off on narrow terminals: what to do, and what goes wrong, comes first.
+            "{:.0} s, Ctrl-C ends it  {} samples  lost {}  lock {}  block {}  readahead {}  page-alloc {}  [{}]",
             collector.elapsed().as_secs_f64(),
             short(progress.samples),
+            short(progress.lost),
             short(events(Stream::LockSpin) + events(Stream::LockSleep)),
             short(events(Stream::Block)),
             short(events(Stream::Readahead)),
             short(events(Stream::PageAlloc)),
-            short(progress.lost),
             self.probes,
         ));
         bar.tick();
+    }
+
+    /// Says that the measurement is over, and that the rest takes a moment.
+    pub fn ended(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message("measured; naming functions and writing the report");
+            bar.tick();
+        }
     }
 
     /// Removes the line.
