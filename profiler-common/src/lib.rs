@@ -183,6 +183,10 @@ pub struct StreamState {
 
 /// Meanings of [`StreamState::aux`] and of the same index in [`CpuState::lost`].
 pub mod aux {
+    /// CPU: samples of processes that are not measured.
+    pub const CPU_UNWANTED: usize = 0;
+    /// CPU: samples of idle CPUs, where idle is not measured.
+    pub const CPU_UNWANTED_IDLE: usize = 1;
     /// Page allocation: allocations that failed.
     pub const PAGE_ALLOC_FAILED: usize = 0;
     /// Lock: waits that began and did not find room in the map of waits.
