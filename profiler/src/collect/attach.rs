@@ -7,7 +7,7 @@ use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf};
 
 use crate::kernel::btf::Btf as Types;
-use crate::kernel::ladder::{Attach, Part, Rung};
+use crate::kernel::ladder::{Attach, Part, Role, Rung};
 use crate::kernel::offsets::Offsets;
 use crate::kernel::tracefs;
 
@@ -66,6 +66,8 @@ impl<'a> Climber<'a> {
         for rung in part.rungs {
             match self.try_rung(rung) {
                 Ok(to) => return Outcome::Attached { rung: rung.how(), to, lacks: rung.lacks, passed },
+                // Of many file systems a kernel lacks some, which says nothing.
+                Err(Refusal::Absent(_)) if part.role == Role::OneOf => {}
                 Err(Refusal::Absent(reason)) => passed.push(reason),
                 Err(Refusal::Other(reason)) => {
                     absent = false;
