@@ -116,6 +116,7 @@ pub fn vm(options: &Options) -> anyhow::Result<()> {
                     eprintln!("skipped: vm {series}: {name}: {reason}");
                 }
                 println!("kernel {series}: {summary} in {} s", begin.elapsed().as_secs());
+                column.iter().for_each(|column| print!("{column}"));
                 columns.extend(column);
                 total.add(summary, series);
             }
