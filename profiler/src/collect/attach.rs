@@ -1,6 +1,5 @@
 //! Climbing the ladder: loads and attaches the programs of a part, rung by rung.
 
-use std::io;
 use std::path::Path;
 
 use aya::programs::{Program, ProgramError};
@@ -241,8 +240,9 @@ fn is_refused(error: &ProgramError) -> bool {
         ProgramError::SyscallError(error) => &error.io_error,
         _ => return false,
     };
-    // EPERM, and ENOTSUPP (524), which is the kernel's own and has no name in user space.
-    io_error.kind() == io::ErrorKind::PermissionDenied || io_error.raw_os_error() == Some(524)
+    // EPERM (the verifier's own verdict is EACCES), and ENOTSUPP (524), which is the kernel's own and
+    // has no name in user space.
+    matches!(io_error.raw_os_error(), Some(libc::EPERM | 524))
 }
 
 fn wrong_program() -> ProgramError {
