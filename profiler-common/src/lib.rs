@@ -11,10 +11,7 @@ pub const MAX_FRAMES: usize = 127;
 pub const SLOTS: u32 = 5;
 
 /// Buckets of an in-kernel log2 histogram: bucket 0 counts zeros, bucket i values of i bits.
-pub const BUCKETS: usize = 65;
-
-/// Buckets of a lock's own wait histogram; longer waits (2^39 ns is nine minutes) go to the last.
-pub const LOCK_BUCKETS: usize = 40;
+pub const BUCKETS: usize = 64;
 
 /// Bytes of a thread name, with its NUL.
 pub const COMM_LEN: usize = 16;
@@ -288,7 +285,7 @@ pub struct LockTotals {
     /// Longest wait, ns.
     pub max: u64,
     /// Waits by log2 of their ns.
-    pub buckets: [u64; LOCK_BUCKETS],
+    pub buckets: [u64; BUCKETS],
 }
 
 /// Key of a file's readahead totals.
