@@ -7,7 +7,8 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_smp_processor_id, bpf_ktim
 use aya_ebpf::maps::HashMap;
 use aya_log_ebpf::debug;
 use profiler_common::{
-    BUCKETS, Frames, Hist, HistKey, LockTotals, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey, aux,
+    BUCKETS, Frames, Hist, HistKey, LockTotals, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey,
+    aux,
 };
 
 use crate::config::{STACK_RATE, USER_STACKS};

@@ -102,7 +102,12 @@ pub fn build(raw: Raw) -> Session {
     let missing = raw.due.unwrap_or(0).saturating_sub(got);
     // The timer of an idle CPU may rest: such samples would have found it idle, and are no loss.
     let resting = missing.min(raw.idle_due.saturating_sub(idle));
-    session.idle_samples += resting;
+    if resting > 0
+        && let Some(probe) = session.probes.iter_mut().find(|probe| probe.name == "cpu")
+    {
+        let name = "due on idle CPUs, whose timer rested".to_owned();
+        probe.counters.push(Counter { name, unit: Unit::Samples, value: resting });
+    }
     session.losses = losses(&session.probes, &raw.totals, missing - resting);
     if raw.lost_mappings > 0 {
         session.losses.push(Loss {

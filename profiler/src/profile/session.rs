@@ -42,7 +42,7 @@ pub struct Session {
     /// What was lost, by cause. Only causes that occurred.
     #[serde(default)]
     pub losses: Vec<Loss>,
-    /// CPU samples that found a CPU idle, and those due on idle CPUs whose timer rested; in no percentage.
+    /// CPU samples that found a CPU idle; in no percentage.
     #[serde(default)]
     pub idle_samples: u64,
     /// CPU samples that fell on the profiler itself; in no percentage.
