@@ -214,8 +214,8 @@ pub mod aux {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CpuState {
-    /// Slots in use, by index: 0 or 1.
-    pub busy: [u32; 8],
+    /// Slots in use: bit i stands for slot i.
+    pub busy: u64,
     /// Events that found no free slot, by stream.
     pub no_slot: [u64; STREAMS as usize],
 }
@@ -392,5 +392,5 @@ mod pod {
 
 const _: () = assert!(size_of::<WeightKey>() == 4 * 8 + 4 + 2 + 1 + 1 + COMM_LEN);
 const _: () = assert!(size_of::<Frames>() == 8 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<CpuState>() == 8 * 4 + 8 * STREAMS as usize);
+const _: () = assert!(size_of::<CpuState>() == 8 + 8 * STREAMS as usize);
 const _: () = assert!(size_of::<HistKey>() == 8);

@@ -67,25 +67,22 @@ pub fn claim(stream: Stream, then: impl FnOnce(&mut Slot)) {
     let Some(cpu) = CPU.get_ptr_mut(0) else { return };
     // SAFETY: map values of this CPU live as long as the map; see `Slot` for exclusive use.
     let cpu = unsafe { &mut *cpu };
-    let mut index = 0;
-    while index < SLOTS {
-        if cpu.busy[index as usize & 7] == 0 {
-            break;
-        }
-        index += 1;
-    }
+    // The lowest free slot, by arithmetic: a loop would have the verifier follow everything that
+    // comes after once for each slot.
+    let index = cpu.busy.trailing_ones() & 7;
     if index >= SLOTS {
         cpu.no_slot[stream as usize] += 1;
         return;
     }
     let Some(state) = STATE.get_ptr_mut(stream as u32 * SLOTS + index) else { return };
-    cpu.busy[index as usize & 7] = 1;
+    let bit = 1u64 << index;
+    cpu.busy |= bit;
     compiler_barrier();
     // SAFETY: as above.
     let mut slot = Slot { index, state: unsafe { &mut *state } };
     then(&mut slot);
     compiler_barrier();
-    cpu.busy[index as usize & 7] = 0;
+    cpu.busy &= !bit;
 }
 
 #[inline(always)]
