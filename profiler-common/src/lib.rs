@@ -11,10 +11,7 @@ pub const MAX_FRAMES: usize = 127;
 pub const SLOTS: u32 = 5;
 
 /// Buckets of an in-kernel log2 histogram: bucket 0 counts zeros, bucket i values of i bits.
-pub const BUCKETS: usize = 65;
-
-/// Buckets of a lock's own wait histogram; longer waits (2^39 ns is nine minutes) go to the last.
-pub const LOCK_BUCKETS: usize = 40;
+pub const BUCKETS: usize = 64;
 
 /// Bytes of a thread name, with its NUL.
 pub const COMM_LEN: usize = 16;
@@ -183,6 +180,10 @@ pub struct StreamState {
 
 /// Meanings of [`StreamState::aux`] and of the same index in [`CpuState::lost`].
 pub mod aux {
+    /// CPU: samples of processes that are not measured.
+    pub const CPU_UNWANTED: usize = 0;
+    /// CPU: samples of idle CPUs, where idle is not measured.
+    pub const CPU_UNWANTED_IDLE: usize = 1;
     /// Page allocation: allocations that failed.
     pub const PAGE_ALLOC_FAILED: usize = 0;
     /// Lock: waits that began and did not find room in the map of waits.
@@ -213,8 +214,8 @@ pub mod aux {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CpuState {
-    /// Slots in use, by index: 0 or 1.
-    pub busy: [u32; 8],
+    /// Slots in use: bit i stands for slot i.
+    pub busy: u64,
     /// Events that found no free slot, by stream.
     pub no_slot: [u64; STREAMS as usize],
 }
@@ -284,7 +285,7 @@ pub struct LockTotals {
     /// Longest wait, ns.
     pub max: u64,
     /// Waits by log2 of their ns.
-    pub buckets: [u64; LOCK_BUCKETS],
+    pub buckets: [u64; BUCKETS],
 }
 
 /// Key of a file's readahead totals.
@@ -391,5 +392,5 @@ mod pod {
 
 const _: () = assert!(size_of::<WeightKey>() == 4 * 8 + 4 + 2 + 1 + 1 + COMM_LEN);
 const _: () = assert!(size_of::<Frames>() == 8 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<CpuState>() == 8 * 4 + 8 * STREAMS as usize);
+const _: () = assert!(size_of::<CpuState>() == 8 + 8 * STREAMS as usize);
 const _: () = assert!(size_of::<HistKey>() == 8);

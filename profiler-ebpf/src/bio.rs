@@ -17,10 +17,10 @@ use crate::record::{Detail, with_slot};
 /// bio_alloc_bioset(bdev, nr_vecs, opf, gfp, bio_set); (gfp, nr_iovecs, bio_set) before 5.18.
 #[fentry(function = "bio_alloc_bioset")]
 pub fn bio_alloc_fentry(ctx: FEntryContext) -> u32 {
-    let vectors: u16 = match BIO_VECS_ARG.load() {
-        0 => ctx.arg(0),
-        _ => ctx.arg(1),
-    };
+    // Both are read, since the verifier wants to see constant offsets into the context, and out of
+    // one read or the other the compiler makes a variable one.
+    let (first, second): (u16, u16) = (ctx.arg(0), ctx.arg(1));
+    let vectors = if BIO_VECS_ARG.load() == 0 { first } else { second };
     allocated(&ctx, u64::from(vectors));
     0
 }
@@ -28,11 +28,9 @@ pub fn bio_alloc_fentry(ctx: FEntryContext) -> u32 {
 /// The same.
 #[kprobe]
 pub fn bio_alloc_kprobe(ctx: ProbeContext) -> u32 {
-    let vectors: Option<u16> = match BIO_VECS_ARG.load() {
-        0 => ctx.arg(0),
-        _ => ctx.arg(1),
-    };
-    allocated(&ctx, u64::from(vectors.unwrap_or(0)));
+    let (first, second): (u16, u16) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    let vectors = if BIO_VECS_ARG.load() == 0 { first } else { second };
+    allocated(&ctx, u64::from(vectors));
     0
 }
 
@@ -40,10 +38,8 @@ pub fn bio_alloc_kprobe(ctx: ProbeContext) -> u32 {
 /// allocate a bio without vectors by bio_alloc_bioset, which is counted there.
 #[fentry(function = "bio_alloc_clone")]
 pub fn bio_clone_fentry(ctx: FEntryContext) -> u32 {
-    let source: *const u8 = match BIO_CLONE_ARG.load() {
-        0 => ctx.arg(0),
-        _ => ctx.arg(1),
-    };
+    let (first, second): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
+    let source = if BIO_CLONE_ARG.load() == 0 { first } else { second };
     cloned(&ctx, source as u64);
     0
 }
@@ -51,13 +47,9 @@ pub fn bio_clone_fentry(ctx: FEntryContext) -> u32 {
 /// The same.
 #[kprobe]
 pub fn bio_clone_kprobe(ctx: ProbeContext) -> u32 {
-    let source: Option<*const u8> = match BIO_CLONE_ARG.load() {
-        0 => ctx.arg(0),
-        _ => ctx.arg(1),
-    };
-    if let Some(source) = source {
-        cloned(&ctx, source as u64);
-    }
+    let (first, second): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    let source = if BIO_CLONE_ARG.load() == 0 { first } else { second };
+    cloned(&ctx, source);
     0
 }
 

@@ -95,7 +95,7 @@ globals! {
     OFF_RACTL_MAPPING: u32 = 0;
     /// readahead_control._index
     OFF_RACTL_INDEX: u32 = 0;
-    /// readahead_control.ra; `u32::MAX`: before 5.13 the second argument is the file_ra_state.
+    /// readahead_control.ra, since 5.13
     OFF_RACTL_RA: u32 = 0;
     /// address_space.host
     OFF_MAPPING_HOST: u32 = 0;

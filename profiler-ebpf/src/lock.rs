@@ -8,18 +8,15 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::{btf_tracepoint, tracepoint};
 use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
-use profiler_common::{HistKey, LOCK_BUCKETS, LockKey, LockTotals, Stream, Wait, WaitKey, aux, measure};
+use profiler_common::{HistKey, LockKey, LockTotals, Stream, Wait, WaitKey, aux, measure};
 
 use crate::config::{TP_LOCK_ADDR, TP_LOCK_END_ADDR, TP_LOCK_FLAGS};
 use crate::maps::{LOCKS, WAITS};
-use crate::record::{Detail, Slot, add_atomic, bucket_of, opaque, with_slot, zeroed};
+use crate::record::{Detail, Slot, add_atomic, bucket_of, with_slot, zeroed};
 use crate::who::Task;
 
 /// LCB_F_SPIN: the waiter keeps its CPU.
 pub const SPIN: u64 = 1;
-
-/// ns of the longest wait that the buckets of a lock tell from longer ones.
-const LONGEST: u64 = (1 << (LOCK_BUCKETS - 1)) - 1;
 
 /// contention_begin(void *lock, unsigned int flags). Any context.
 #[btf_tracepoint(function = "contention_begin")]
@@ -151,11 +148,6 @@ fn add_to_lock(lock: u64, flags: u64, ns: u64) -> bool {
     if ns > totals.max {
         totals.max = ns;
     }
-    // The time is clamped, not the bucket, and the bucket is checked all the same: of `bucket.min(LAST)` the compiler
-    // makes a comparison whose constant comes first, from which 6.1's verifier draws no conclusion.
-    let bucket = opaque(bucket_of(ns.min(LONGEST)));
-    if bucket < LOCK_BUCKETS {
-        add_atomic(&raw mut totals.buckets[bucket], 1);
-    }
+    add_atomic(&raw mut totals.buckets[bucket_of(ns)], 1);
     true
 }

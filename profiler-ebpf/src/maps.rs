@@ -52,9 +52,9 @@ pub static CPU: PerCpuArray<CpuState> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(SLOTS, 0);
 
-/// Never written.
+/// Never written; as large as the largest value that is copied from it.
 #[map]
-pub static ZERO: PerCpuArray<Hist> = PerCpuArray::with_max_entries(1, 0);
+pub static ZERO: PerCpuArray<LockTotals> = PerCpuArray::with_max_entries(1, 0);
 
 /// Page allocations by order.
 #[map]

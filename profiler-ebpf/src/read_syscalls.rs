@@ -24,7 +24,7 @@ const ARG: [u32; 6] = [16, 24, 32, 40, 48, 56];
 /// and only their bytes are missed. (Segments of each of many requests would take the verifier
 /// a second, so they are fewer.)
 const MAX_SEGMENTS: u64 = 16;
-const MAX_REQUESTS: u64 = 32;
+const MAX_REQUESTS: u64 = 16;
 const MAX_SEGMENTS_OF_REQUEST: u64 = 2;
 
 /// `struct iovec`.

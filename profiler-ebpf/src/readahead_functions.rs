@@ -9,35 +9,19 @@ use crate::config::*;
 use crate::kernel::read;
 use crate::readahead::{Call, File, Request, called, issued, window};
 
-/// Value of OFF_RACTL_RA where readahead_control has no `ra` yet.
-const RA_IS_ARGUMENT: u32 = u32::MAX;
-
-/// page_cache_sync_ra(struct readahead_control *, unsigned long req_count); a struct file_ra_state *
-/// comes second before 5.13.
+/// page_cache_sync_ra(struct readahead_control *, unsigned long req_count).
 #[fentry(function = "page_cache_sync_ra")]
 pub fn sync_ra_fentry(ctx: FEntryContext) -> u32 {
     let ractl: *const u8 = ctx.arg(0);
-    let (ra, wanted): (u64, u64) = if OFF_RACTL_RA.load() == RA_IS_ARGUMENT {
-        let ra: *const u8 = ctx.arg(1);
-        (ra as u64, ctx.arg(2))
-    } else {
-        (read(ractl as u64, OFF_RACTL_RA.load()), ctx.arg(1))
-    };
-    reader(ractl as u64, ra, wanted, true);
+    reader(ractl as u64, ra_of(ractl as u64), ctx.arg(1), true);
     0
 }
 
-/// page_cache_async_ra(struct readahead_control *, struct folio *, unsigned long req_count), likewise.
+/// page_cache_async_ra(struct readahead_control *, struct folio *, unsigned long req_count).
 #[fentry(function = "page_cache_async_ra")]
 pub fn async_ra_fentry(ctx: FEntryContext) -> u32 {
     let ractl: *const u8 = ctx.arg(0);
-    let (ra, wanted): (u64, u64) = if OFF_RACTL_RA.load() == RA_IS_ARGUMENT {
-        let ra: *const u8 = ctx.arg(1);
-        (ra as u64, ctx.arg(3))
-    } else {
-        (read(ractl as u64, OFF_RACTL_RA.load()), ctx.arg(2))
-    };
-    reader(ractl as u64, ra, wanted, false);
+    reader(ractl as u64, ra_of(ractl as u64), ctx.arg(2), false);
     0
 }
 
@@ -45,12 +29,7 @@ pub fn async_ra_fentry(ctx: FEntryContext) -> u32 {
 #[kprobe]
 pub fn sync_ra_kprobe(ctx: ProbeContext) -> u32 {
     let ractl: u64 = ctx.arg(0).unwrap_or(0);
-    let (ra, wanted) = if OFF_RACTL_RA.load() == RA_IS_ARGUMENT {
-        (ctx.arg(1).unwrap_or(0), ctx.arg(2).unwrap_or(0))
-    } else {
-        (read(ractl, OFF_RACTL_RA.load()), ctx.arg(1).unwrap_or(0))
-    };
-    reader(ractl, ra, wanted, true);
+    reader(ractl, ra_of(ractl), ctx.arg(1).unwrap_or(0), true);
     0
 }
 
@@ -58,13 +37,45 @@ pub fn sync_ra_kprobe(ctx: ProbeContext) -> u32 {
 #[kprobe]
 pub fn async_ra_kprobe(ctx: ProbeContext) -> u32 {
     let ractl: u64 = ctx.arg(0).unwrap_or(0);
-    let (ra, wanted) = if OFF_RACTL_RA.load() == RA_IS_ARGUMENT {
-        (ctx.arg(1).unwrap_or(0), ctx.arg(3).unwrap_or(0))
-    } else {
-        (read(ractl, OFF_RACTL_RA.load()), ctx.arg(2).unwrap_or(0))
-    };
-    reader(ractl, ra, wanted, false);
+    reader(ractl, ra_of(ractl), ctx.arg(2).unwrap_or(0), false);
     0
+}
+
+/// Before 5.13 readahead_control had no `ra`, and a struct file_ra_state * came second.
+#[fentry(function = "page_cache_sync_ra")]
+pub fn sync_ra_old_fentry(ctx: FEntryContext) -> u32 {
+    let (ractl, ra): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
+    reader(ractl as u64, ra as u64, ctx.arg(2), true);
+    0
+}
+
+/// Likewise.
+#[fentry(function = "page_cache_async_ra")]
+pub fn async_ra_old_fentry(ctx: FEntryContext) -> u32 {
+    let (ractl, ra): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
+    reader(ractl as u64, ra as u64, ctx.arg(3), false);
+    0
+}
+
+/// Likewise.
+#[kprobe]
+pub fn sync_ra_old_kprobe(ctx: ProbeContext) -> u32 {
+    let (ractl, ra): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    reader(ractl, ra, ctx.arg(2).unwrap_or(0), true);
+    0
+}
+
+/// Likewise.
+#[kprobe]
+pub fn async_ra_old_kprobe(ctx: ProbeContext) -> u32 {
+    let (ractl, ra): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    reader(ractl, ra, ctx.arg(3).unwrap_or(0), false);
+    0
+}
+
+#[inline(always)]
+fn ra_of(ractl: u64) -> u64 {
+    read(ractl, OFF_RACTL_RA.load())
 }
 
 /// page_cache_ra_unbounded(struct readahead_control *, unsigned long nr_to_read, unsigned long lookahead).

@@ -7,7 +7,8 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_smp_processor_id, bpf_ktim
 use aya_ebpf::maps::HashMap;
 use aya_log_ebpf::debug;
 use profiler_common::{
-    BUCKETS, Frames, Hist, HistKey, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey, aux,
+    BUCKETS, Frames, Hist, HistKey, LockTotals, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey,
+    aux,
 };
 
 use crate::config::{STACK_RATE, USER_STACKS};
@@ -66,25 +67,22 @@ pub fn claim(stream: Stream, then: impl FnOnce(&mut Slot)) {
     let Some(cpu) = CPU.get_ptr_mut(0) else { return };
     // SAFETY: map values of this CPU live as long as the map; see `Slot` for exclusive use.
     let cpu = unsafe { &mut *cpu };
-    let mut index = 0;
-    while index < SLOTS {
-        if cpu.busy[index as usize & 7] == 0 {
-            break;
-        }
-        index += 1;
-    }
+    // The lowest free slot, by arithmetic: a loop would have the verifier follow everything that
+    // comes after once for each slot.
+    let index = cpu.busy.trailing_ones() & 7;
     if index >= SLOTS {
         cpu.no_slot[stream as usize] += 1;
         return;
     }
     let Some(state) = STATE.get_ptr_mut(stream as u32 * SLOTS + index) else { return };
-    cpu.busy[index as usize & 7] = 1;
+    let bit = 1u64 << index;
+    cpu.busy |= bit;
     compiler_barrier();
     // SAFETY: as above.
     let mut slot = Slot { index, state: unsafe { &mut *state } };
     then(&mut slot);
     compiler_barrier();
-    cpu.busy[index as usize & 7] = 0;
+    cpu.busy &= !bit;
 }
 
 #[inline(always)]
@@ -231,9 +229,7 @@ impl Slot {
         let hist = unsafe { &mut *hist };
         add_atomic(&raw mut hist.count, 1);
         add_atomic(&raw mut hist.sum, value);
-        // A mask, since the verifier gets lost in a comparison where it knows low bits of the value (a number of
-        // bytes that was one of sectors) and refuses paths that cannot be. No value has 64 bits.
-        add_atomic(&raw mut hist.buckets[bucket_of(value) & (BUCKETS - 2)], 1);
+        add_atomic(&raw mut hist.buckets[bucket_of(value)], 1);
     }
 }
 
@@ -345,7 +341,7 @@ fn hash(frames: &Frames) -> u64 {
 /// Zeroed memory, to copy values from that are too large for the BPF stack.
 #[inline(always)]
 pub fn zeroed<T>() -> Option<&'static T> {
-    const { assert!(size_of::<T>() <= size_of::<Hist>()) };
+    const { assert!(size_of::<T>() <= size_of::<LockTotals>()) };
     // SAFETY: all map values are integers, for which zero is valid, and none is larger.
     ZERO.get_ptr(0).map(|zero| unsafe { &*zero.cast::<T>() })
 }
@@ -364,52 +360,12 @@ pub fn add_atomic(to: *mut u64, value: u64) {
     let _ = (to, value);
 }
 
-/// The value, of which the compiler then knows nothing: it keeps a check that it holds superfluous, but that the
-/// verifier needs.
+/// Bucket of a value: the number of its bits, 0 to 63; 64 bits is what no value here has.
+///
+/// Straight arithmetic (which is what the compiler makes of leading_zeros where there is no
+/// instruction for it), and a mask at the end: of branches, verifiers before 6.12 follow every
+/// combination through all that comes after.
 #[inline(always)]
-pub fn opaque(value: usize) -> usize {
-    #[cfg(target_arch = "bpf")]
-    {
-        let mut value = value;
-        // An instruction, since without one the debugger's line numbers would have two entries for what follows, which
-        // the kernel refuses.
-        // SAFETY: does nothing.
-        unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(nomem, nostack, preserves_flags)) };
-        value
-    }
-    // The programs are compiled for the host by linters only.
-    #[cfg(not(target_arch = "bpf"))]
-    value
-}
-
-/// Bucket of a value: the number of its bits.
-#[inline(always)]
-pub fn bucket_of(mut value: u64) -> usize {
-    // A binary search: BPF has no instruction for leading zeros.
-    let mut bits = 0;
-    if value >> 32 != 0 {
-        bits += 32;
-        value >>= 32;
-    }
-    if value >> 16 != 0 {
-        bits += 16;
-        value >>= 16;
-    }
-    if value >> 8 != 0 {
-        bits += 8;
-        value >>= 8;
-    }
-    if value >> 4 != 0 {
-        bits += 4;
-        value >>= 4;
-    }
-    if value >> 2 != 0 {
-        bits += 2;
-        value >>= 2;
-    }
-    if value >> 1 != 0 {
-        bits += 1;
-        value >>= 1;
-    }
-    bits + value as usize
+pub fn bucket_of(value: u64) -> usize {
+    (u64::BITS - value.leading_zeros()) as usize & (BUCKETS - 1)
 }

@@ -48,7 +48,12 @@ struct Check {
 ///
 /// If the result cannot be printed.
 pub fn run(args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
-    let check = check(&args, verbose);
+    // The eBPF side's messages are read in the background.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let check = {
+        let _entered = runtime.enter();
+        check(&args, verbose)
+    };
     let mut out = io::stdout().lock();
     let printed = if args.json {
         serde_json::to_writer_pretty(&mut out, &check).map_err(io::Error::from).and_then(|()| writeln!(out))

@@ -1,13 +1,12 @@
 //! Climbing the ladder: loads and attaches the programs of a part, rung by rung.
 
-use std::io;
 use std::path::Path;
 
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf};
 
 use crate::kernel::btf::Btf as Types;
-use crate::kernel::ladder::{Attach, Part, Rung};
+use crate::kernel::ladder::{Attach, Part, Role, Rung};
 use crate::kernel::offsets::Offsets;
 use crate::kernel::tracefs;
 
@@ -66,6 +65,8 @@ impl<'a> Climber<'a> {
         for rung in part.rungs {
             match self.try_rung(rung) {
                 Ok(to) => return Outcome::Attached { rung: rung.how(), to, lacks: rung.lacks, passed },
+                // Of many file systems a kernel lacks some, which says nothing.
+                Err(Refusal::Absent(_)) if part.role == Role::OneOf => {}
                 Err(Refusal::Absent(reason)) => passed.push(reason),
                 Err(Refusal::Other(reason)) => {
                     absent = false;
@@ -239,8 +240,9 @@ fn is_refused(error: &ProgramError) -> bool {
         ProgramError::SyscallError(error) => &error.io_error,
         _ => return false,
     };
-    // EPERM, and ENOTSUPP (524), which is the kernel's own and has no name in user space.
-    io_error.kind() == io::ErrorKind::PermissionDenied || io_error.raw_os_error() == Some(524)
+    // EPERM (the verifier's own verdict is EACCES), and ENOTSUPP (524), which is the kernel's own and
+    // has no name in user space.
+    matches!(io_error.raw_os_error(), Some(libc::EPERM | 524))
 }
 
 fn wrong_program() -> ProgramError {

@@ -355,10 +355,9 @@ impl Collector {
             self.drain().context("cannot read the probes' maps")?;
         }
         let totals = totals::Totals::read(&mut self.ebpf).context("cannot read the probes' counters")?;
-        let steal = self
-            .cpu_times
-            .take()
-            .and_then(|before| steal_share(before, CpuTimes::read(&Sources::default())?));
+        let times = CpuTimes::read(&Sources::default());
+        let idle_ns = self.cpu_times.as_ref().zip(times).map_or(0, |(before, now)| now.idle_ns_since(before));
+        let steal = self.cpu_times.take().and_then(|before| steal_share(before, times?));
         let raw = session::Raw {
             started: self.started.0,
             duration,
@@ -366,6 +365,7 @@ impl Collector {
             probes: self.probes,
             blind_spots: self.blind_spots,
             due,
+            idle_due: idle_ns / 1_000_000 * u64::from(self.options.frequency) / 1000,
             collected: self.collected,
             processes: self.processes,
             totals,

@@ -50,6 +50,8 @@ pub struct Raw {
     pub blind_spots: Vec<String>,
     /// CPU samples that were due, where that is known.
     pub due: Option<u64>,
+    /// CPU samples that were due on idle CPUs, by the kernel's own account of idle time.
+    pub idle_due: u64,
     pub collected: Collected,
     pub processes: Processes,
     pub totals: Totals,
@@ -90,7 +92,23 @@ pub fn build(raw: Raw) -> Session {
     for probe in &mut session.probes {
         fill(probe, &raw.totals, raw.due);
     }
-    session.losses = losses(&session.probes, &raw.totals, raw.due);
+    let cpu = &raw.totals.streams[Stream::Cpu as usize];
+    let idle = session.idle_samples + cpu.aux[aux::CPU_UNWANTED_IDLE];
+    let got = cpu.events
+        + cpu.own
+        + cpu.aux[aux::CPU_UNWANTED]
+        + cpu.aux[aux::CPU_UNWANTED_IDLE]
+        + raw.totals.no_slot[Stream::Cpu as usize];
+    let missing = raw.due.unwrap_or(0).saturating_sub(got);
+    // The timer of an idle CPU may rest: such samples would have found it idle, and are no loss.
+    let resting = missing.min(raw.idle_due.saturating_sub(idle));
+    if resting > 0
+        && let Some(probe) = session.probes.iter_mut().find(|probe| probe.name == "cpu")
+    {
+        let name = "due on idle CPUs, whose timer rested".to_owned();
+        probe.counters.push(Counter { name, unit: Unit::Samples, value: resting });
+    }
+    session.losses = losses(&session.probes, &raw.totals, missing - resting);
     if raw.lost_mappings > 0 {
         session.losses.push(Loss {
             probe: "user stacks".to_owned(),
@@ -145,7 +163,7 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
             counters.push((
                 "samples of processes that are not measured",
                 Unit::Samples,
-                state(Stream::Cpu).aux[0],
+                state(Stream::Cpu).aux[aux::CPU_UNWANTED],
             ));
         }
         "page-alloc" => {
@@ -179,7 +197,7 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
 }
 
 /// What was lost, by probe and cause.
-fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
+fn losses(probes: &[Probe], totals: &Totals, missing: u64) -> Vec<Loss> {
     let mut losses = Vec::new();
     let mut lost = |probe: &str, cause: &str, count: u64| {
         if count > 0 {
@@ -226,17 +244,9 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
                 _ => {}
             }
         }
-        if probe.name == "cpu"
-            && let Some(due) = due
-        {
-            let cpu = &totals.streams[Stream::Cpu as usize];
-            let got = cpu.events + cpu.own + cpu.aux[0] + totals.no_slot[Stream::Cpu as usize];
+        if probe.name == "cpu" {
             // One a CPU may be under way.
-            lost(
-                &probe.name,
-                "samples due that did not come (timer delayed, or eBPF busy)",
-                due.saturating_sub(got),
-            );
+            lost(&probe.name, "samples due that did not come (timer delayed, or eBPF busy)", missing);
         }
     }
     losses
@@ -296,10 +306,8 @@ impl<'a> StackBuilder<'a> {
                 user.push((key.tgid, lookup_address(*ip, i == 0)));
             }
         }
-        for addresses in [&mut kernel] {
-            addresses.sort_unstable();
-            addresses.dedup();
-        }
+        kernel.sort_unstable();
+        kernel.dedup();
         user.sort_unstable();
         user.dedup();
         self.kernel.resolve(&kernel);
@@ -321,6 +329,8 @@ impl<'a> StackBuilder<'a> {
             Some(stack) => stack,
             None if key.user_stack == 0 => [].into(),
             None => {
+                let innermost = self.frames(key.user_stack).first().copied().unwrap_or(0);
+                tracing::debug!("no name for {innermost:#x} of process {}", key.tgid);
                 *self.unnamed.entry(kind).or_default() += weight.count;
                 self.unknown_user()
             }

@@ -116,9 +116,6 @@ const FIELDS: &[(&str, &str, &str, &[&str])] = &[
 /// A request's queue leads on to its disk, unless the request has the disk itself.
 const DISK_IN_REQUEST: u32 = u32::MAX;
 
-/// What the programs take for "comes as an argument instead".
-const NOT_A_MEMBER: u32 = u32::MAX;
-
 /// Values of the globals that this kernel can fill.
 #[derive(Debug, Default)]
 pub struct Offsets {
@@ -138,10 +135,6 @@ impl Offsets {
             }
             if btf.offset_of("request", "rq_disk").is_some() {
                 values.insert("OFF_QUEUE_DISK", DISK_IN_REQUEST);
-            }
-            // readahead_control got its `ra` in 5.13.
-            if btf.has_struct("readahead_control") && btf.offset_of("readahead_control", "ra").is_none() {
-                values.insert("OFF_RACTL_RA", NOT_A_MEMBER);
             }
             for (global, functions, names) in ARGUMENTS {
                 let index = functions.iter().find_map(|function| btf.argument_index(function, names));

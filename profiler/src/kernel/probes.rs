@@ -172,6 +172,7 @@ const BLOCK: &[Part] = &[
 ];
 
 const RA_STATE: &[&str] = &["OFF_INODE_INO", "OFF_INODE_SB", "OFF_SB_DEV", "OFF_RA_PAGES", "OFF_RA_PREV_POS"];
+/// Without readahead_control.ra, which pages that are asked for do not need, nor readers before 5.13.
 const RACTL: &[&str] = &[
     "OFF_INODE_INO",
     "OFF_INODE_SB",
@@ -180,10 +181,21 @@ const RACTL: &[&str] = &[
     "OFF_RA_PREV_POS",
     "OFF_RACTL_MAPPING",
     "OFF_RACTL_INDEX",
-    "OFF_RACTL_RA",
     "OFF_MAPPING_HOST",
     "OFF_INODE_SIZE",
     "OFF_RA_SIZE",
+];
+
+const RACTL_RA: &[&str] = &[
+    "OFF_RACTL_RA",
+    "OFF_INODE_INO",
+    "OFF_INODE_SB",
+    "OFF_SB_DEV",
+    "OFF_RA_PAGES",
+    "OFF_RA_PREV_POS",
+    "OFF_RACTL_MAPPING",
+    "OFF_RACTL_INDEX",
+    "OFF_MAPPING_HOST",
 ];
 
 const READAHEAD: &[Part] = &[
@@ -215,12 +227,27 @@ const READAHEAD: &[Part] = &[
                     Fentry("sync_ra_fentry", &["page_cache_sync_ra"]),
                     Fentry("async_ra_fentry", &["page_cache_async_ra"]),
                 ],
-                RACTL,
+                RACTL_RA,
             ),
             rung(
                 &[
                     Kprobe("sync_ra_kprobe", &["page_cache_sync_ra"]),
                     Kprobe("async_ra_kprobe", &["page_cache_async_ra"]),
+                ],
+                RACTL_RA,
+            ),
+            // Before 5.13.
+            rung(
+                &[
+                    Fentry("sync_ra_old_fentry", &["page_cache_sync_ra"]),
+                    Fentry("async_ra_old_fentry", &["page_cache_async_ra"]),
+                ],
+                RACTL,
+            ),
+            rung(
+                &[
+                    Kprobe("sync_ra_old_kprobe", &["page_cache_sync_ra"]),
+                    Kprobe("async_ra_old_kprobe", &["page_cache_async_ra"]),
                 ],
                 RACTL,
             ),
@@ -398,7 +425,11 @@ const READ: &[Part] = &[
     Part {
         gives: "reads by libaio",
         role: Role::StandIn,
-        rungs: &[rung(&[Tracepoint("sys_io_submit", "syscalls", "sys_enter_io_submit")], READ_SYSCALL)],
+        rungs: &[poorer(
+            &[Tracepoint("sys_io_submit", "syscalls", "sys_enter_io_submit")],
+            READ_SYSCALL,
+            "requests of one io_submit behind the 16th",
+        )],
     },
     Part {
         gives: "reads by io_uring",

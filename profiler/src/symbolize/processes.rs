@@ -166,7 +166,9 @@ impl Processes {
                 }
             }
         }
-        if !mappings.is_empty() {
+        if mappings.is_empty() {
+            tracing::debug!("process {tgid} was gone before its mappings were known");
+        } else {
             self.insert(tgid, mappings);
         }
     }

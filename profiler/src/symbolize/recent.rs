@@ -59,9 +59,9 @@ impl Recent {
     /// Process `child` was forked from `parent`.
     pub fn forked(&mut self, parent: u32, child: u32) {
         if parent != child {
-            let process = self.process(child);
-            // The id may have been another process' before.
-            *process = Process { parent: Some(parent), mappings: Vec::new() };
+            // What is known stays: reports of different CPUs come in any order, so that the child's
+            // mappings may be here before it.
+            self.process(child).parent = Some(parent);
         }
     }
 

@@ -39,6 +39,19 @@ impl Column {
     }
 }
 
+/// A line for each probe.
+impl std::fmt::Display for Column {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for probe in &self.probes {
+            match &probe.state {
+                Ok((rung, to)) => writeln!(f, "  {}: {rung} {}", probe.name, to.join(", "))?,
+                Err(reason) => writeln!(f, "  {}: {reason}", probe.name)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Probe {
     fn read(probe: &Value) -> Self {
         let state = &probe["state"];

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::style::Style;
 use super::table::{Align, Table};
 use super::{device_name, units};
-use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session};
+use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session, Source, Target};
 use crate::report::escape::sanitize;
 
 /// Rows of a table at most.
@@ -148,7 +148,13 @@ fn block(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
         table.row(block_row(session, stat));
     }
     table.write(style, out)?;
-    left_out(session.block.len(), out)
+    left_out(session.block.len(), out)?;
+    // They are issued and completed by whoever comes by, so that they cannot be told apart.
+    let all_requests = matches!(session.source, Source::Live) && session.target != Target::System;
+    if all_requests && session.block.iter().any(|stat| stat.requests > 0) {
+        writeln!(out, "  bios are those of the target; requests belong to no process and are everybody's")?;
+    }
+    Ok(())
 }
 
 fn block_row(session: &Session, stat: &BlockStat) -> Vec<String> {

@@ -1,0 +1,77 @@
+//! Waits for a lock that threads fight for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use profiler::profile::{Kind, LockKind, Session};
+
+use crate::guest::{attach_around, has_tracepoint, rung, weight_of};
+use crate::skip::skip;
+
+/// As many as the machine has CPUs: two never queue, as one of them waits on the lock word itself.
+const THREADS: usize = 4;
+
+#[test]
+fn a_fought_for_spinlock_is_seen() {
+    if let Some(session) = fight("a_fought_for_spinlock_is_seen", &[]) {
+        assert_eq!(rung(&session, "lock"), "tp_btf");
+    }
+}
+
+#[test]
+fn a_fought_for_spinlock_is_seen_from_tracepoints() {
+    if let Some(session) = fight("a_fought_for_spinlock_is_seen_from_tracepoints", &["--without", "tp_btf"]) {
+        assert_eq!(rung(&session, "lock"), "tracepoint");
+    }
+}
+
+/// Has threads open and close files, all of them under the lock of the process' table of files.
+fn fight(test: &str, args: &[&str]) -> Option<Session> {
+    if !has_tracepoint("lock/contention_begin") {
+        skip(&format!("locks::{test}"), "this kernel has no lock:contention_begin (5.19 brought it)");
+        return None;
+    }
+    let session = attach_around(&[&["--probes", "lock,cpu"], args].concat(), || {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                std::thread::Builder::new()
+                    .name("fighter".to_owned())
+                    .spawn_scoped(scope, || {
+                        while !stop.load(Ordering::Relaxed) {
+                            // SAFETY: no pointers; the descriptor is a new one.
+                            unsafe { libc::close(libc::dup(0)) };
+                        }
+                    })
+                    .unwrap();
+            }
+            std::thread::sleep(Duration::from_secs(3));
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+    let probe = session.probe("lock").unwrap();
+    assert!(probe.events >= 200, "only {} waits", probe.events);
+
+    // One lock has most of them.
+    let most = session.locks.iter().max_by_key(|lock| lock.waits).unwrap();
+    assert_eq!(most.kind, LockKind::Spin);
+    assert!(most.waits * 2 > probe.events, "{} of {} waits", most.waits, probe.events);
+    let waited = weight_of(&session, |stack, labels| {
+        stack.kind == Kind::LockWait
+            && labels.comm.as_deref() == Some("fighter")
+            && labels.lock_kind == Some(LockKind::Spin)
+    });
+    assert!(waited * 2 > probe.weight, "{waited} ns of {}", probe.weight);
+
+    // Their callers are those that take the lock.
+    let callers = weight_of(&session, |stack, _| {
+        stack.kind == Kind::LockWait
+            && stack.frames.iter().any(|frame| {
+                let name = &session.profile.frame_of(*frame).name;
+                ["alloc_fd", "__alloc_fd", "fd_install", "close_fd", "file_close_fd", "__close_fd"]
+                    .contains(&&**name)
+            })
+    });
+    assert!(callers * 2 > probe.weight, "{callers} ns of {} in the functions that take it", probe.weight);
+    Some(session)
+}
