@@ -4,7 +4,8 @@ mod common;
 
 use common::run::value;
 use common::{
-    Running, Workload, assert_attached, assert_near, attach, exclusive, frames, is_root, lost_weights,
+    Running, Workload, assert_attached, assert_near, attach, exclusive, frames, is_root, kept_away,
+    lost_weights,
 };
 use profiler::profile::{Kind, Measure, Session};
 
@@ -53,7 +54,13 @@ fn all_pages_are_counted() {
         assert_attached(&session, "page-alloc", if tracepoints { "tracepoint" } else { "tp_btf" });
         let (pages, inner, outer) = (measured(&session), after_load - before_load, after_all - before_all);
         assert!(inner > (10 << 30) / 4096, "the load took {inner} pages only");
-        assert!(pages as f64 >= inner as f64 * 0.99, "{pages} pages measured, {inner} allocated meanwhile");
+        // A huge page may be lost, too.
+        let lost = 512 * kept_away(&session, "page-alloc");
+        assert!(lost * 20 < inner, "{lost} pages lost at most");
+        assert!(
+            (pages + lost) as f64 >= inner as f64 * 0.99,
+            "{pages} pages measured, {inner} allocated meanwhile"
+        );
         assert!(pages as f64 <= outer as f64 * 1.01, "{pages} pages measured, {outer} allocated in all");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::os::unix::fs::MetadataExt as _;
 
-use common::{Disk, Running, assert_attached, assert_near, exclusive, is_root, skip::skip};
+use common::{Disk, Running, assert_attached, assert_near, exclusive, is_root, kept_away, skip::skip};
 use profiler::profile::{IoOp, Kind, ReadaheadStat, Session};
 
 /// Size of the file: 8192 pages of 4 KiB.
@@ -24,8 +24,19 @@ fn prepare(mkfs: &str, options: &str) -> Result<Disk, String> {
     Ok(disk)
 }
 
-/// Reads the cold file as `dd bs=128k` does, with a readahead window of `sectors`.
+/// Reads the cold file as `dd bs=128k` does, with a readahead window of `sectors`. What follows from it is exact, so a
+/// run in which events were kept from the probes is repeated.
 fn read(disk: &Disk, sectors: u32, tracepoints: bool) -> Session {
+    for _ in 0..5 {
+        let session = read_once(disk, sectors, tracepoints);
+        if kept_away(&session, "readahead") == 0 && kept_away(&session, "block") == 0 {
+            return session;
+        }
+    }
+    panic!("events were lost in each of five runs");
+}
+
+fn read_once(disk: &Disk, sectors: u32, tracepoints: bool) -> Session {
     disk.set_readahead(sectors);
     Disk::drop_caches();
     let (file, input) = (disk.file("file"), format!("if={}", disk.file("file")));
@@ -39,9 +50,11 @@ fn read(disk: &Disk, sectors: u32, tracepoints: bool) -> Session {
     let session = run.session();
     assert_attached(&session, "readahead", if tracepoints { "tracepoint" } else { "tp_btf" });
     let measured = disk.measured(&session, IoOp::Read).unwrap();
-    assert_near("reads", measured.requests, stat.reads, 1.0);
-    assert_near("bytes read", measured.request_bytes, stat.read_bytes, 1.0);
-    assert_near("bytes read", measured.request_bytes, MIB << 20, 1.0);
+    if kept_away(&session, "block") == 0 {
+        assert_near("reads", measured.requests, stat.reads, 1.0);
+        assert_near("bytes read", measured.request_bytes, stat.read_bytes, 1.0);
+        assert_near("bytes read", measured.request_bytes, MIB << 20, 1.0);
+    }
     session
 }
 

@@ -6,6 +6,7 @@ mod batch;
 mod cpu;
 mod drain;
 mod mappings;
+mod misses;
 mod object;
 mod session;
 mod totals;
@@ -349,6 +350,8 @@ impl Collector {
             cpu.disable();
             cpu.due()
         });
+        // Known only while the programs are loaded.
+        let misses = misses::by_probe(&self.ebpf);
         self.detach();
         // Twice, since each drain empties one generation, and the probes have written to both.
         for _ in 0..2 {
@@ -370,6 +373,7 @@ impl Collector {
             processes: self.processes,
             totals,
             steal,
+            misses,
             lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };

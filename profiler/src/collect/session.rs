@@ -1,6 +1,6 @@
 //! From maps to model: turns what was collected into a [`Session`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub struct Raw {
     pub steal: Option<f64>,
     /// Reports of what processes map that were lost.
     pub lost_mappings: u64,
+    /// Events that the kernel kept from the programs, by probe.
+    pub misses: BTreeMap<&'static str, u64>,
     pub cgroups: CgroupNames,
 }
 
@@ -109,6 +111,13 @@ pub fn build(raw: Raw) -> Session {
         probe.counters.push(Counter { name, unit: Unit::Samples, value: resting });
     }
     session.losses = losses(&session.probes, &raw.totals, missing - resting);
+    for (probe, count) in raw.misses {
+        session.losses.push(Loss {
+            probe: probe.to_owned(),
+            cause: "another eBPF program was running on the CPU (events of any process)".to_owned(),
+            count,
+        });
+    }
     if raw.lost_mappings > 0 {
         session.losses.push(Loss {
             probe: "user stacks".to_owned(),

@@ -59,6 +59,13 @@ pub fn lost_weights(session: &Session, probe: &str) -> u64 {
     lost(session, probe, "no room in the map of weights") + lost(session, probe, "too many probes nested")
 }
 
+/// Events of a probe, of any process, that the kernel kept from it since another eBPF program or a map's system call
+/// was under way on the CPU. With plain tracepoints that happens, and more so on a busy machine, where the
+/// profiler can lose its CPU in such a call.
+pub fn kept_away(session: &Session, probe: &str) -> u64 {
+    lost(session, probe, "another eBPF program was running")
+}
+
 /// Fails unless the probe runs, by the rung `rung`.
 #[track_caller]
 pub fn assert_attached(session: &Session, probe: &str, rung: &str) {
