@@ -126,9 +126,15 @@ fn sleeping_waits_add_up() {
     for tracepoints in [false, true] {
         let session = measure("sleep", tracepoints);
         let (sleeps, slept) = waits(&session, |kind| kind == LockKind::RwsemWrite);
-        assert!(sleeps > 100, "{sleeps} waits for a rw_semaphore");
-        // 8 threads on one lock: most of them wait most of the time.
-        assert!(slept > SECONDS * 1_000_000_000, "slept {:?} only", Duration::from_nanos(slept));
+        let (_, all) = waits(&session, |_| true);
+        // How many there are depends on what else the machine does; nearly all of the waiting is theirs.
+        assert!(sleeps >= 10, "{sleeps} waits for a rw_semaphore");
+        assert!(
+            slept > all / 2,
+            "slept {:?} of {:?}",
+            Duration::from_nanos(slept),
+            Duration::from_nanos(all)
+        );
         assert!(weight_of(&session, Kind::LockWait, "rwsem_down_write_slowpath") > slept / 2);
         for stack in session.profile.of_kind(Kind::LockWait) {
             let kind = session.profile.labels(stack.labels).lock_kind.unwrap();
