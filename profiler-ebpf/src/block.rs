@@ -131,17 +131,18 @@ pub fn op_of(flags: u32) -> u8 {
     }
 }
 
-/// Direction from the string of a tracepoint: R, W, D, or F; F in front of W is a write that
-/// flushes first.
+/// Direction from the string of a tracepoint: R, W, D, or F; F in front of another is a request
+/// that flushes first. The rest are writes: N or WZ is a write of zeroes, and N also a command of the
+/// driver's own, of which this does not say whether it reads.
 #[inline(always)]
 pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     let first: u8 = read(record, offset);
     let second: u8 = read(record, offset + 1);
     match (first, second) {
-        (b'W', _) | (b'F', b'W') => op::WRITE,
-        (b'D', _) => op::DISCARD,
-        (b'F', _) => op::FLUSH,
-        _ => op::READ,
+        (b'R', _) | (b'F', b'R') => op::READ,
+        (b'D', _) | (b'F', b'D') => op::DISCARD,
+        (b'F', b'F' | 0) => op::FLUSH,
+        _ => op::WRITE,
     }
 }
 

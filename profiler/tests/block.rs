@@ -125,3 +125,28 @@ fn queued_and_merged_requests_are_counted() {
         compare(session, &disk, IoOp::Write, stat.writes, stat.written_bytes);
     });
 }
+
+/// Zeroing writes and has no data; discarding is a direction of its own.
+#[test]
+fn zeroing_and_discarding_are_told_apart() {
+    let name = "block::zeroing_and_discarding_are_told_apart";
+    if !is_root(name) {
+        return;
+    }
+    let _turn = exclusive();
+    let disk = match Disk::format(64, "true") {
+        Ok(disk) => disk,
+        Err(reason) => return skip(name, &reason),
+    };
+    if std::process::Command::new("blkdiscard").arg("--version").output().is_err() {
+        return skip(name, "blkdiscard is not installed");
+    }
+    let script = format!("blkdiscard -f -z -l 32M {0}; blkdiscard -f -l 16M {0}", disk.path);
+    measure(&disk, &script, |session, stat| {
+        assert_eq!((stat.written_bytes, stat.discarded_bytes), (32 << 20, 16 << 20), "{stat:?}");
+        compare(session, &disk, IoOp::Write, stat.writes, stat.written_bytes);
+        compare(session, &disk, IoOp::Discard, stat.discards, stat.discarded_bytes);
+        let read = disk.measured(session, IoOp::Read).map_or(0, |read| read.request_bytes);
+        assert_eq!(read, stat.read_bytes);
+    });
+}

@@ -25,6 +25,10 @@ pub struct Stat {
     pub writes: u64,
     /// Bytes of these.
     pub written_bytes: u64,
+    /// Discards completed.
+    pub discards: u64,
+    /// Bytes of these.
+    pub discarded_bytes: u64,
     /// Flushes completed.
     pub flushes: u64,
 }
@@ -37,6 +41,8 @@ impl Stat {
             read_bytes: self.read_bytes - before.read_bytes,
             writes: self.writes - before.writes,
             written_bytes: self.written_bytes - before.written_bytes,
+            discards: self.discards - before.discards,
+            discarded_bytes: self.discarded_bytes - before.discarded_bytes,
             flushes: self.flushes - before.flushes,
         }
     }
@@ -112,6 +118,9 @@ impl Disk {
             read_bytes: field[2] * 512,
             writes: field[4],
             written_bytes: field[6] * 512,
+            // Discards are there since 4.18, flushes since 5.5.
+            discards: field.get(11).copied().unwrap_or(0),
+            discarded_bytes: field.get(13).copied().unwrap_or(0) * 512,
             flushes: field.get(15).copied().unwrap_or(0),
         }
     }
