@@ -38,7 +38,7 @@ enum Command {
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
-        Command::Attach(args) => attach::run(*args, cli.verbose),
+        Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
     }
 }
