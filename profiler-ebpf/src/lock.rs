@@ -12,7 +12,7 @@ use profiler_common::{HistKey, LOCK_BUCKETS, LockKey, LockTotals, Stream, Wait, 
 
 use crate::config::{TP_LOCK_ADDR, TP_LOCK_END_ADDR, TP_LOCK_FLAGS};
 use crate::maps::{LOCKS, WAITS};
-use crate::record::{Detail, Slot, add_atomic, bucket_of, opaque, with_slot, zeroed};
+use crate::record::{Detail, Slot, add_atomic, bucket_of, with_slot, zeroed};
 use crate::who::Task;
 
 /// LCB_F_SPIN: the waiter keeps its CPU.
@@ -151,9 +151,9 @@ fn add_to_lock(lock: u64, flags: u64, ns: u64) -> bool {
     if ns > totals.max {
         totals.max = ns;
     }
-    // The time is clamped, not the bucket, and the bucket is checked all the same: of `bucket.min(LAST)` the compiler
-    // makes a comparison whose constant comes first, from which 6.1's verifier draws no conclusion.
-    let bucket = opaque(bucket_of(ns.min(LONGEST)));
+    // The time is clamped, not the bucket, so that the compiler makes no comparison whose constant comes first: 6.1's
+    // verifier draws no conclusion from those.
+    let bucket = bucket_of(ns.min(LONGEST));
     if bucket < LOCK_BUCKETS {
         add_atomic(&raw mut totals.buckets[bucket], 1);
     }

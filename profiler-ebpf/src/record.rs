@@ -220,10 +220,7 @@ impl Slot {
         let hist = unsafe { &mut *hist };
         add_atomic(&raw mut hist.count, 1);
         add_atomic(&raw mut hist.sum, value);
-        let bucket = bucket_of(value);
-        if bucket < BUCKETS {
-            add_atomic(&raw mut hist.buckets[bucket], 1);
-        }
+        add_atomic(&raw mut hist.buckets[bucket_of(value)], 1);
     }
 }
 
@@ -354,10 +351,15 @@ pub fn add_atomic(to: *mut u64, value: u64) {
     let _ = (to, value);
 }
 
-/// The value, of which the compiler then knows nothing: it keeps a check that it holds superfluous, but that the
+/// Values of 64 bits count here as well.
+const LAST_BUCKET: usize = 63;
+
+const _: () = assert!(LAST_BUCKET < BUCKETS);
+
+/// The value, of which the compiler then knows nothing: it keeps a bound that it holds superfluous, but that the
 /// verifier needs.
 #[inline(always)]
-pub fn opaque(value: usize) -> usize {
+fn opaque(value: usize) -> usize {
     #[cfg(target_arch = "bpf")]
     {
         let mut value = value;
@@ -372,9 +374,10 @@ pub fn opaque(value: usize) -> usize {
     value
 }
 
-/// Bucket of a value: the number of its bits.
+/// Bucket of a value: the number of its bits, at most [`LAST_BUCKET`].
 #[inline(always)]
-pub fn bucket_of(mut value: u64) -> usize {
+pub fn bucket_of(value: u64) -> usize {
+    let mut value = value.min(u64::MAX >> 1);
     // A binary search: BPF has no instruction for leading zeros.
     let mut bits = 0;
     if value >> 32 != 0 {
@@ -401,5 +404,7 @@ pub fn bucket_of(mut value: u64) -> usize {
         bits += 1;
         value >>= 1;
     }
-    bits + value as usize
+    // Verifiers follow combinations of these branches that cannot be, and contradict themselves there: a comparison
+    // then bounds nothing, on 7.2 as little as on 6.1. A mask bounds everything.
+    opaque(bits + value as usize) & LAST_BUCKET
 }
