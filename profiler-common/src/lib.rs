@@ -11,10 +11,7 @@ pub const MAX_FRAMES: usize = 127;
 pub const SLOTS: u32 = 5;
 
 /// Buckets of an in-kernel log2 histogram: bucket 0 counts zeros, bucket i values of i bits.
-pub const BUCKETS: usize = 65;
-
-/// Buckets of a lock's own wait histogram; longer waits (2^39 ns is nine minutes) go to the last.
-pub const LOCK_BUCKETS: usize = 40;
+pub const BUCKETS: usize = 64;
 
 /// Bytes of a thread name, with its NUL.
 pub const COMM_LEN: usize = 16;
@@ -35,10 +32,14 @@ pub enum Stream {
     Readahead = 4,
     /// Bios queued to a device; weight in bytes.
     Block = 5,
+    /// Bios allocated; weight in bytes.
+    Bio = 6,
+    /// Reads that enter a file system; weight in bytes. Counted, without stacks.
+    Read = 7,
 }
 
 /// Number of [`Stream`]s.
-pub const STREAMS: u32 = 6;
+pub const STREAMS: u32 = 8;
 
 impl Stream {
     /// All streams, in the order of their numbers.
@@ -49,6 +50,8 @@ impl Stream {
         Stream::LockSleep,
         Stream::Readahead,
         Stream::Block,
+        Stream::Bio,
+        Stream::Read,
     ];
 }
 
@@ -177,6 +180,10 @@ pub struct StreamState {
 
 /// Meanings of [`StreamState::aux`] and of the same index in [`CpuState::lost`].
 pub mod aux {
+    /// CPU: samples of processes that are not measured.
+    pub const CPU_UNWANTED: usize = 0;
+    /// CPU: samples of idle CPUs, where idle is not measured.
+    pub const CPU_UNWANTED_IDLE: usize = 1;
     /// Page allocation: allocations that failed.
     pub const PAGE_ALLOC_FAILED: usize = 0;
     /// Lock: waits that began and did not find room in the map of waits.
@@ -189,6 +196,12 @@ pub mod aux {
     pub const LOCK_BEGUN: usize = 3;
     /// Readahead: calls that did not find room in the map of inodes (they count everywhere else).
     pub const READAHEAD_LOST_INODE: usize = 0;
+    /// Bio: clones, which share the vectors of another bio.
+    pub const BIO_CLONES: usize = 0;
+    /// Bio: vectors (segments) of the bios.
+    pub const BIO_VECTORS: usize = 1;
+    /// Read: reads that did not find room in the table of file systems.
+    pub const READ_LOST: usize = 0;
     /// Block: requests that did not find room in the map of requests in flight.
     pub const BLOCK_LOST_REQUEST: usize = 0;
     /// Block: completions of requests that were issued before the measurement, or whose issue was lost.
@@ -201,8 +214,8 @@ pub mod aux {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CpuState {
-    /// Slots in use, by index: 0 or 1.
-    pub busy: [u32; 8],
+    /// Slots in use: bit i stands for slot i.
+    pub busy: u64,
     /// Events that found no free slot, by stream.
     pub no_slot: [u64; STREAMS as usize],
 }
@@ -272,7 +285,7 @@ pub struct LockTotals {
     /// Longest wait, ns.
     pub max: u64,
     /// Waits by log2 of their ns.
-    pub buckets: [u64; LOCK_BUCKETS],
+    pub buckets: [u64; BUCKETS],
 }
 
 /// Key of a file's readahead totals.
@@ -303,6 +316,44 @@ pub struct ReadaheadTotals {
     pub issued: u64,
     /// `ra_pages` when last seen.
     pub ra_pages: u64,
+    /// Page that the last call was about.
+    pub last_index: u64,
+    /// First page of the last window that page_cache_ra_order was given, and the page after its last one; both
+    /// 0 once another call has come.
+    pub window_start: u64,
+    pub window_end: u64,
+}
+
+/// How a read was asked for ([`ReadKey::how`]).
+pub mod read {
+    /// Through the page cache.
+    pub const BUFFERED: u32 = 0;
+    /// Past the page cache (O_DIRECT).
+    pub const DIRECT: u32 = 1;
+    /// Pages looked up in the page cache by readers (filemap:mm_filemap_get_pages).
+    pub const PAGE_CACHE: u32 = 2;
+}
+
+/// Key of the reads that a file system was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct ReadKey {
+    /// Type of the file system, NUL-terminated: `file_system_type.name`.
+    pub fs_type: [u8; 16],
+    /// Device number: `s_dev` of the file system, or the device itself where that is read.
+    pub device: u32,
+    /// A number of [`read`].
+    pub how: u32,
+}
+
+/// Reads that a file system was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReadTotals {
+    /// Calls.
+    pub calls: u64,
+    /// Bytes asked for, up to the end of the file.
+    pub bytes: u64,
 }
 
 /// A request that the device is working on.
@@ -335,9 +386,11 @@ mod pod {
     unsafe impl aya::Pod for InodeKey {}
     unsafe impl aya::Pod for ReadaheadTotals {}
     unsafe impl aya::Pod for InFlight {}
+    unsafe impl aya::Pod for ReadKey {}
+    unsafe impl aya::Pod for ReadTotals {}
 }
 
 const _: () = assert!(size_of::<WeightKey>() == 4 * 8 + 4 + 2 + 1 + 1 + COMM_LEN);
 const _: () = assert!(size_of::<Frames>() == 8 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<CpuState>() == 8 * 4 + 8 * STREAMS as usize);
+const _: () = assert!(size_of::<CpuState>() == 8 + 8 * STREAMS as usize);
 const _: () = assert!(size_of::<HistKey>() == 8);

@@ -14,10 +14,10 @@ use profiler_common::{HistKey, InFlight, Stream, aux, measure, op};
 use crate::config::*;
 use crate::kernel::read;
 use crate::maps::IN_FLIGHT;
-use crate::record::{Detail, claim, with_slot};
+use crate::record::{Detail, claim, running, with_slot};
 
 /// Bytes of a sector, the block layer's unit whatever the device has.
-const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512;
 
 /// Number that OFF_QUEUE_DISK has when requests know their disk directly.
 const NO_QUEUE: u32 = u32::MAX;
@@ -81,7 +81,7 @@ pub fn rq_issue_tp(ctx: TracePointContext) -> u32 {
     let sector: u64 = read(record, TP_RQ_ISSUE_SECTOR.load());
     let bytes: u32 = read(record, TP_RQ_ISSUE_BYTES.load());
     let op = op_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
-    issued(Request { key: sector_key(device, sector), device, op }, u64::from(bytes));
+    issued(Request { key: sector_key(device, sector, op), device, op }, u64::from(bytes));
     0
 }
 
@@ -94,7 +94,7 @@ pub fn rq_complete_tp(ctx: TracePointContext) -> u32 {
     let sector: u64 = read(record, TP_RQ_COMPLETE_SECTOR.load());
     let sectors: u32 = read(record, TP_RQ_COMPLETE_NR_SECTOR.load());
     let op = op_of_rwbs(record, TP_RQ_COMPLETE_RWBS.load());
-    completed(Request { key: sector_key(device, sector), device, op }, u64::from(sectors) * SECTOR);
+    completed(Request { key: sector_key(device, sector, op), device, op }, u64::from(sectors) * SECTOR);
     0
 }
 
@@ -110,16 +110,19 @@ fn request_of(rq: u64) -> Request {
     Request { key: rq, device: major << 20 | minor & 0xf_ffff, op: op_of(flags) }
 }
 
-/// A key that no address of a request equals: those have the high bits set.
+/// Identifies a request where its address is not known. A read and a write of one sector can be under way at a time;
+/// two reads of it share a key, and one of their latencies is missing.
 #[inline(always)]
-fn sector_key(device: u32, sector: u64) -> u64 {
-    sector << 20 ^ u64::from(device)
+fn sector_key(device: u32, sector: u64, op: u8) -> u64 {
+    // A flush has none; the record of its issue says 0, that of its completion -1.
+    let sector = if op == op::FLUSH { 0 } else { sector };
+    (sector << 2 | u64::from(op)) << 20 ^ u64::from(device)
 }
 
 /// Direction from the low byte of bi_opf and cmd_flags (enum req_op in include/linux/blk_types.h:
 /// 0 read, 1 write, 2 flush, 3 discard, 5 secure erase; odd numbers send data to the device).
 #[inline(always)]
-fn op_of(flags: u32) -> u8 {
+pub fn op_of(flags: u32) -> u8 {
     match flags & 0xff {
         2 => op::FLUSH,
         3 | 5 => op::DISCARD,
@@ -131,7 +134,7 @@ fn op_of(flags: u32) -> u8 {
 /// Direction from the string of a tracepoint: R, W, D, or F; F in front of W is a write that
 /// flushes first.
 #[inline(always)]
-fn op_of_rwbs(record: u64, offset: u32) -> u8 {
+pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     let first: u8 = read(record, offset);
     let second: u8 = read(record, offset + 1);
     match (first, second) {
@@ -157,10 +160,18 @@ fn queued<C: EbpfContext>(ctx: &C, device: u32, op: u8, bytes: u64) {
 
 #[inline(always)]
 fn issued(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
     claim(Stream::Block, |slot| {
-        slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
         // SAFETY: takes no arguments.
         let since = unsafe { bpf_ktime_get_ns() };
+        // A driver without room sends a request back, and it is issued again later: the device sees
+        // only the last time.
+        let again = IN_FLIGHT.get_ptr(request.key).is_some();
+        if !again {
+            slot.histogram(key(measure::REQUEST_SIZE, request), bytes);
+        }
         if IN_FLIGHT.insert(request.key, InFlight { since, left: bytes }, u64::from(BPF_ANY)).is_err() {
             slot.state.aux[aux::BLOCK_LOST_REQUEST] += 1;
         }
@@ -169,6 +180,13 @@ fn issued(request: Request, bytes: u64) {
 
 #[inline(always)]
 fn completed(request: Request, bytes: u64) {
+    if !running() {
+        return;
+    }
+    if bytes == 0 && request.op != op::FLUSH {
+        // A write without data asks for a flush only: another request is issued in its place.
+        return;
+    }
     claim(Stream::Block, |slot| {
         slot.histogram(key(measure::COMPLETED_SIZE, request), bytes);
         let Some(in_flight) = IN_FLIGHT.get_ptr_mut(request.key) else {

@@ -24,8 +24,6 @@ globals! {
     STACK_RATE: u32 = 1000;
     /// 1: user stacks are taken too.
     USER_STACKS: u32 = 1;
-    /// 1: children of targets become targets.
-    FOLLOW_FORK: u32 = 0;
 
     /// id of the control group that is measured.
     CGROUP_ID: u64 = 0;
@@ -57,6 +55,8 @@ globals! {
     OFF_INODE_INO: u32 = 0;
     /// inode.i_sb
     OFF_INODE_SB: u32 = 0;
+    /// inode.i_size
+    OFF_INODE_SIZE: u32 = 0;
     /// super_block.s_dev
     OFF_SB_DEV: u32 = 0;
     /// file_ra_state.ra_pages
@@ -91,6 +91,70 @@ globals! {
     /// gendisk.first_minor
     OFF_DISK_FIRST_MINOR: u32 = 0;
 
+    /// readahead_control.mapping
+    OFF_RACTL_MAPPING: u32 = 0;
+    /// readahead_control._index
+    OFF_RACTL_INDEX: u32 = 0;
+    /// readahead_control.ra, since 5.13
+    OFF_RACTL_RA: u32 = 0;
+    /// address_space.host
+    OFF_MAPPING_HOST: u32 = 0;
+
+    /// Index of the number of vectors among the arguments of bio_alloc_bioset.
+    BIO_VECS_ARG: u32 = 0;
+    /// Index of the source bio among the arguments of bio_alloc_clone.
+    BIO_CLONE_ARG: u32 = 0;
+    /// bio.bi_vcnt
+    OFF_BIO_VCNT: u32 = 0;
+
+    /// kiocb.ki_filp
+    OFF_KIOCB_FILP: u32 = 0;
+    /// kiocb.ki_pos
+    OFF_KIOCB_POS: u32 = 0;
+    /// iov_iter.count
+    OFF_ITER_COUNT: u32 = 0;
+    /// file.f_inode
+    OFF_FILE_INODE: u32 = 0;
+    /// file.f_flags
+    OFF_FILE_FLAGS: u32 = 0;
+    /// file.f_pos
+    OFF_FILE_POS: u32 = 0;
+    /// file.f_op
+    OFF_FILE_OP: u32 = 0;
+    /// file_operations.read_iter
+    OFF_FOP_READ_ITER: u32 = 0;
+    /// Address of generic_file_read_iter; 0: not known.
+    GENERIC_READ_ITER: u64 = 0;
+    /// inode.i_mode
+    OFF_INODE_MODE: u32 = 0;
+    /// inode.i_rdev
+    OFF_INODE_RDEV: u32 = 0;
+    /// super_block.s_type
+    OFF_SB_TYPE: u32 = 0;
+    /// file_system_type.name
+    OFF_FS_TYPE_NAME: u32 = 0;
+    /// task_struct.files
+    OFF_TASK_FILES: u32 = 0;
+    /// files_struct.fdt
+    OFF_FILES_FDT: u32 = 0;
+    /// fdtable.fd
+    OFF_FDTABLE_FD: u32 = 0;
+    /// fdtable.max_fds
+    OFF_FDTABLE_MAX: u32 = 0;
+    /// io_kiocb.opcode
+    OFF_IO_KIOCB_OPCODE: u32 = 0;
+    /// io_kiocb.cqe.fd
+    OFF_IO_KIOCB_FD: u32 = 0;
+    /// io_kiocb.flags
+    OFF_IO_KIOCB_FLAGS: u32 = 0;
+    /// io_rw.kiocb.ki_pos (an io_rw lies at the beginning of its io_kiocb)
+    OFF_IO_RW_POS: u32 = 0;
+    /// io_rw.len
+    OFF_IO_RW_LEN: u32 = 0;
+
+    /// O_DIRECT, which differs between architectures.
+    O_DIRECT: u32 = 0o40000;
+
     /// Base 2 logarithm of the page size.
     PAGE_SHIFT: u32 = 12;
 
@@ -108,9 +172,11 @@ globals! {
     TP_RA_REQ_COUNT: u32 = 0;
     TP_RA_UNBOUNDED_INO: u32 = 0;
     TP_RA_UNBOUNDED_DEV: u32 = 0;
+    TP_RA_UNBOUNDED_INDEX: u32 = 0;
     TP_RA_UNBOUNDED_NR: u32 = 0;
     TP_RA_ORDER_INO: u32 = 0;
     TP_RA_ORDER_DEV: u32 = 0;
+    TP_RA_ORDER_INDEX: u32 = 0;
     TP_RA_ORDER_SIZE: u32 = 0;
     TP_BIO_DEV: u32 = 0;
     TP_BIO_NR_SECTOR: u32 = 0;

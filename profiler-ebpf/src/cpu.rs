@@ -2,7 +2,7 @@
 
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
-use profiler_common::{Stream, Weight};
+use profiler_common::{Stream, Weight, aux};
 
 use crate::record::{Detail, Slot, claim};
 use crate::who::{self, Task, Verdict};
@@ -17,7 +17,10 @@ pub fn cpu_sample(ctx: PerfEventContext) -> u32 {
     match who::verdict() {
         Verdict::Wanted(task) => claim(Stream::Cpu, |slot| sample(&ctx, slot, task)),
         Verdict::Own => claim(Stream::Cpu, |slot| slot.state.own += 1),
-        Verdict::Unwanted => claim(Stream::Cpu, |slot| slot.state.aux[0] += 1),
+        Verdict::Unwanted => claim(Stream::Cpu, |slot| {
+            let idle = who::current().tid == 0;
+            slot.state.aux[if idle { aux::CPU_UNWANTED_IDLE } else { aux::CPU_UNWANTED }] += 1;
+        }),
     }
     0
 }

@@ -8,7 +8,7 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::{btf_tracepoint, tracepoint};
 use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
-use profiler_common::{HistKey, LOCK_BUCKETS, LockKey, LockTotals, Stream, Wait, WaitKey, aux, measure};
+use profiler_common::{HistKey, LockKey, LockTotals, Stream, Wait, WaitKey, aux, measure};
 
 use crate::config::{TP_LOCK_ADDR, TP_LOCK_END_ADDR, TP_LOCK_FLAGS};
 use crate::maps::{LOCKS, WAITS};
@@ -16,10 +16,7 @@ use crate::record::{Detail, Slot, add_atomic, bucket_of, with_slot, zeroed};
 use crate::who::Task;
 
 /// LCB_F_SPIN: the waiter keeps its CPU.
-const SPIN: u64 = 1;
-
-/// ns of the longest wait that the buckets of a lock tell from longer ones.
-const LONGEST: u64 = (1 << (LOCK_BUCKETS - 1)) - 1;
+pub const SPIN: u64 = 1;
 
 /// contention_begin(void *lock, unsigned int flags). Any context.
 #[btf_tracepoint(function = "contention_begin")]
@@ -81,7 +78,7 @@ fn stream_of(flags: u64) -> Stream {
 /// A wait begins, or a mutex goes over from spinning to sleeping or back: the time until here
 /// then belongs to the phase before.
 #[inline(always)]
-fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
+pub fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
     with_slot(Stream::LockSpin, |task, slot| {
         // SAFETY: takes no arguments.
         let now = unsafe { bpf_ktime_get_ns() };
@@ -99,7 +96,7 @@ fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
 }
 
 #[inline(always)]
-fn end<C: EbpfContext>(ctx: &C, lock: u64) {
+pub fn end<C: EbpfContext>(ctx: &C, lock: u64) {
     with_slot(Stream::LockSpin, |task, slot| {
         // SAFETY: takes no arguments.
         let now = unsafe { bpf_ktime_get_ns() };
@@ -151,11 +148,6 @@ fn add_to_lock(lock: u64, flags: u64, ns: u64) -> bool {
     if ns > totals.max {
         totals.max = ns;
     }
-    // The time is clamped, not the bucket, so that the compiler makes no comparison whose constant comes first: 6.1's
-    // verifier draws no conclusion from those.
-    let bucket = bucket_of(ns.min(LONGEST));
-    if bucket < LOCK_BUCKETS {
-        add_atomic(&raw mut totals.buckets[bucket], 1);
-    }
+    add_atomic(&raw mut totals.buckets[bucket_of(ns)], 1);
     true
 }

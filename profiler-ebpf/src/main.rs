@@ -8,6 +8,7 @@
 #![no_main]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+mod bio;
 mod block;
 mod config;
 mod cpu;
@@ -15,8 +16,12 @@ mod kernel;
 mod lock;
 mod maps;
 mod page_alloc;
+mod read;
+mod read_syscalls;
 mod readahead;
+mod readahead_functions;
 mod record;
+mod spin;
 mod target;
 mod who;
 

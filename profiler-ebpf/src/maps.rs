@@ -6,8 +6,8 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadaheadTotals,
-    SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
+    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadKey,
+    ReadTotals, ReadaheadTotals, SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
 };
 
 /// Orders that page allocations are counted by; the buddy allocator's largest is 10.
@@ -25,6 +25,11 @@ const _: () = assert!(size_of::<Scratch>() == 2 * (MAX_FRAMES + 1) * 8);
 /// 0 or 1: the generation that programs write to. Set by user space only.
 #[map]
 pub static GENERATION: Array<u32> = Array::with_max_entries(1, 0);
+
+/// 0: events are not counted yet, or no more. Probes are attached one after the other; this starts
+/// and ends them at the same moment, so that what one counts can be compared with another.
+#[map]
+pub static RUNNING: Array<u32> = Array::with_max_entries(1, 0);
 
 #[map]
 pub static WEIGHTS_0: HashMap<WeightKey, Weight> = HashMap::with_max_entries(16384, 0);
@@ -47,9 +52,9 @@ pub static CPU: PerCpuArray<CpuState> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(SLOTS, 0);
 
-/// Never written.
+/// Never written; as large as the largest value that is copied from it.
 #[map]
-pub static ZERO: PerCpuArray<Hist> = PerCpuArray::with_max_entries(1, 0);
+pub static ZERO: PerCpuArray<LockTotals> = PerCpuArray::with_max_entries(1, 0);
 
 /// Page allocations by order.
 #[map]
@@ -71,6 +76,15 @@ pub static INODES: HashMap<InodeKey, ReadaheadTotals> = HashMap::with_max_entrie
 /// Requests that devices are working on, by the address of the request (or by device and sector).
 #[map]
 pub static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(16384, 0);
+
+/// Reads asked of file systems.
+#[map]
+pub static READS: HashMap<ReadKey, ReadTotals> = HashMap::with_max_entries(1024, 0);
+
+/// Locks that this CPU waits for: an interrupt can wait inside another one's wait. Entry 0 counts
+/// them, entries 1 to 7 are their addresses. For return probes, which do not see arguments.
+#[map]
+pub static SPINNING: PerCpuArray<[u64; 8]> = PerCpuArray::with_max_entries(1, 0);
 
 /// Processes that are measured.
 #[map]

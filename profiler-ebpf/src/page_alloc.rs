@@ -3,8 +3,8 @@
 //! It can fire a million times a second. Counting costs about 30 ns an event.
 
 use aya_ebpf::EbpfContext;
-use aya_ebpf::macros::{btf_tracepoint, tracepoint};
-use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
+use aya_ebpf::macros::{btf_tracepoint, fexit, kprobe, tracepoint};
+use aya_ebpf::programs::{BtfTracePointContext, FExitContext, ProbeContext, TracePointContext};
 use profiler_common::{Stream, aux};
 
 use crate::config::{TP_PAGE_ALLOC_ORDER, TP_PAGE_ALLOC_PFN};
@@ -33,6 +33,25 @@ pub fn page_alloc_tp(ctx: TracePointContext) -> u32 {
     };
     if let (Ok(pfn), Ok(order)) = record {
         allocated(&ctx, pfn != u64::MAX, order);
+    }
+    0
+}
+
+/// struct page *__alloc_pages(gfp_t, unsigned int order, int nid, nodemask_t *), under its many names;
+/// the returned page comes after the arguments.
+#[fexit(function = "__alloc_pages")]
+pub fn page_alloc_fexit(ctx: FExitContext) -> u32 {
+    let order: u32 = ctx.arg(1);
+    let page: *const u8 = ctx.arg(4);
+    allocated(&ctx, !page.is_null(), order);
+    0
+}
+
+/// Its entry.
+#[kprobe]
+pub fn page_alloc_kprobe(ctx: ProbeContext) -> u32 {
+    if let Some(order) = ctx.arg::<u32>(1) {
+        allocated(&ctx, true, order);
     }
     0
 }

@@ -7,11 +7,14 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_smp_processor_id, bpf_ktim
 use aya_ebpf::maps::HashMap;
 use aya_log_ebpf::debug;
 use profiler_common::{
-    BUCKETS, Frames, Hist, HistKey, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey, aux,
+    BUCKETS, Frames, Hist, HistKey, LockTotals, MAX_FRAMES, SLOTS, Stream, StreamState, Weight, WeightKey,
+    aux,
 };
 
 use crate::config::{STACK_RATE, USER_STACKS};
-use crate::maps::{CPU, GENERATION, HISTS, SCRATCH, STACKS_0, STACKS_1, STATE, WEIGHTS_0, WEIGHTS_1, ZERO};
+use crate::maps::{
+    CPU, GENERATION, HISTS, RUNNING, SCRATCH, STACKS_0, STACKS_1, STATE, WEIGHTS_0, WEIGHTS_1, ZERO,
+};
 use crate::who::{self, Task, Verdict};
 
 /// Error number of an element that is there already.
@@ -42,11 +45,20 @@ pub struct Slot {
 /// Runs `then` with a slot if the current task is wanted. About 15 ns besides `then`; any context.
 #[inline(always)]
 pub fn with_slot(stream: Stream, then: impl FnOnce(Task, &mut Slot)) {
+    if !running() {
+        return;
+    }
     match who::verdict() {
         Verdict::Wanted(task) => claim(stream, |slot| then(task, slot)),
         Verdict::Own => claim(stream, |slot| slot.state.own += 1),
         Verdict::Unwanted => {}
     }
+}
+
+/// Whether events are to be counted.
+#[inline(always)]
+pub fn running() -> bool {
+    RUNNING.get(0).is_some_and(|running| *running != 0)
 }
 
 /// Runs `then` with a slot, whoever the current task is.
@@ -55,25 +67,22 @@ pub fn claim(stream: Stream, then: impl FnOnce(&mut Slot)) {
     let Some(cpu) = CPU.get_ptr_mut(0) else { return };
     // SAFETY: map values of this CPU live as long as the map; see `Slot` for exclusive use.
     let cpu = unsafe { &mut *cpu };
-    let mut index = 0;
-    while index < SLOTS {
-        if cpu.busy[index as usize & 7] == 0 {
-            break;
-        }
-        index += 1;
-    }
+    // The lowest free slot, by arithmetic: a loop would have the verifier follow everything that
+    // comes after once for each slot.
+    let index = cpu.busy.trailing_ones() & 7;
     if index >= SLOTS {
         cpu.no_slot[stream as usize] += 1;
         return;
     }
     let Some(state) = STATE.get_ptr_mut(stream as u32 * SLOTS + index) else { return };
-    cpu.busy[index as usize & 7] = 1;
+    let bit = 1u64 << index;
+    cpu.busy |= bit;
     compiler_barrier();
     // SAFETY: as above.
     let mut slot = Slot { index, state: unsafe { &mut *state } };
     then(&mut slot);
     compiler_barrier();
-    cpu.busy[index as usize & 7] = 0;
+    cpu.busy &= !bit;
 }
 
 #[inline(always)]
@@ -332,7 +341,7 @@ fn hash(frames: &Frames) -> u64 {
 /// Zeroed memory, to copy values from that are too large for the BPF stack.
 #[inline(always)]
 pub fn zeroed<T>() -> Option<&'static T> {
-    const { assert!(size_of::<T>() <= size_of::<Hist>()) };
+    const { assert!(size_of::<T>() <= size_of::<LockTotals>()) };
     // SAFETY: all map values are integers, for which zero is valid, and none is larger.
     ZERO.get_ptr(0).map(|zero| unsafe { &*zero.cast::<T>() })
 }
@@ -351,60 +360,12 @@ pub fn add_atomic(to: *mut u64, value: u64) {
     let _ = (to, value);
 }
 
-/// Values of 64 bits count here as well.
-const LAST_BUCKET: usize = 63;
-
-const _: () = assert!(LAST_BUCKET < BUCKETS);
-
-/// The value, of which the compiler then knows nothing: it keeps a bound that it holds superfluous, but that the
-/// verifier needs.
-#[inline(always)]
-fn opaque(value: usize) -> usize {
-    #[cfg(target_arch = "bpf")]
-    {
-        let mut value = value;
-        // An instruction, since without one the debugger's line numbers would have two entries for what follows, which
-        // the kernel refuses.
-        // SAFETY: does nothing.
-        unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(nomem, nostack, preserves_flags)) };
-        value
-    }
-    // The programs are compiled for the host by linters only.
-    #[cfg(not(target_arch = "bpf"))]
-    value
-}
-
-/// Bucket of a value: the number of its bits, at most [`LAST_BUCKET`].
+/// Bucket of a value: the number of its bits, 0 to 63; 64 bits is what no value here has.
+///
+/// Straight arithmetic (which is what the compiler makes of leading_zeros where there is no
+/// instruction for it), and a mask at the end: of branches, verifiers before 6.12 follow every
+/// combination through all that comes after.
 #[inline(always)]
 pub fn bucket_of(value: u64) -> usize {
-    let mut value = value.min(u64::MAX >> 1);
-    // A binary search: BPF has no instruction for leading zeros.
-    let mut bits = 0;
-    if value >> 32 != 0 {
-        bits += 32;
-        value >>= 32;
-    }
-    if value >> 16 != 0 {
-        bits += 16;
-        value >>= 16;
-    }
-    if value >> 8 != 0 {
-        bits += 8;
-        value >>= 8;
-    }
-    if value >> 4 != 0 {
-        bits += 4;
-        value >>= 4;
-    }
-    if value >> 2 != 0 {
-        bits += 2;
-        value >>= 2;
-    }
-    if value >> 1 != 0 {
-        bits += 1;
-        value >>= 1;
-    }
-    // Verifiers follow combinations of these branches that cannot be, and contradict themselves there: a comparison
-    // then bounds nothing, on 7.2 as little as on 6.1. A mask bounds everything.
-    opaque(bits + value as usize) & LAST_BUCKET
+    (u64::BITS - value.leading_zeros()) as usize & (BUCKETS - 1)
 }

@@ -147,6 +147,13 @@ pub(crate) fn session() -> Session {
     session.histograms = histograms(nvme);
     session.locks = locks();
     session.readahead = readahead(nvme, btrfs);
+    session.reads = vec![ReadStat {
+        fs_type: "bcache\x1b[2J".to_owned(),
+        device: btrfs,
+        how: ReadHow::Direct,
+        calls: 668_160,
+        bytes: 668_160 * 4096,
+    }];
     session.block = vec![BlockStat {
         device: nvme,
         op: IoOp::Read,
@@ -297,6 +304,7 @@ fn locks() -> Vec<LockStat> {
         waits,
         total_ns,
         max_ns,
+        buckets: Vec::new(),
     };
     vec![
         lock(0xffff_8881_0123_4580, None, LockKind::RwsemWrite, 210, 43_000_000_000, 912_000_000),

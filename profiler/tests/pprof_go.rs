@@ -1,9 +1,11 @@
 //! `go tool pprof` reads our files and agrees with us about the totals.
 
-#[path = "common/skip.rs"]
-mod skip;
+mod common;
 
+use std::path::Path;
 use std::process::Command;
+
+use common::skip;
 
 use profiler::profile::{Device, Frame, IoOp, Kind, Labels, Session, Source, Stack, pprof};
 
@@ -42,15 +44,21 @@ fn session() -> Session {
     session
 }
 
-/// What `go tool pprof` prints, with single spaces between the words, or `None` where there is no `go`.
+/// What `go tool pprof` prints about a session, or `None` where there is no `go`.
 fn go_tool_pprof(args: &[&str], session: &Session) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("profile.pb.gz");
     std::fs::write(&file, pprof::encode(session)).unwrap();
+    go_tool_pprof_of(args, &file)
+}
+
+/// What it prints about a file, with single spaces between the words.
+fn go_tool_pprof_of(args: &[&str], file: &Path) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
     let output = Command::new("go")
         .args(["tool", "pprof"])
         .args(args)
-        .arg(&file)
+        .arg(file)
         .env("HOME", dir.path())
         .env("PPROF_TMPDIR", dir.path())
         .env("GOFLAGS", "-mod=mod")
@@ -95,5 +103,34 @@ fn functions_labels_and_the_default_are_seen() {
     let tags = go_tool_pprof(&["-tags"], &session).unwrap();
     for line in ["comm: Total 42.0 42.0 ( 100%): fio", "cpu: Total 42.0 42.0 ( 100%): 0 "] {
         assert!(tags.contains(line), "expected `{line}` in\n{tags}");
+    }
+}
+
+/// A profile of the running kernel, as `attach` saves it.
+#[test]
+fn a_recorded_profile_is_read() {
+    let name = "pprof_go::a_recorded_profile_is_read";
+    if !common::is_root(name) {
+        return;
+    }
+    let split = common::Workload::build("split");
+    let run = common::attach(&["--frequency", "999", "--", &split.arg(), "1", "70"]);
+    let session = run.session();
+    let file = run.output.join("profile.pb.gz");
+    let Some(top) = go_tool_pprof_of(&["-top"], &file) else {
+        return skip::skip(name, "`go` is not installed");
+    };
+    assert!(top.contains("Type: cpu") && top.contains("% heavy") && top.contains("% light"), "{top}");
+    for kind in session.profile.kinds() {
+        let index = format!("-sample_index={}", kind.name());
+        let unit = kind.unit().name();
+        let top = go_tool_pprof_of(&["-top", &index, &format!("-unit={unit}")], &file).unwrap();
+        let short = match unit {
+            "bytes" => "B",
+            "nanoseconds" => "ns",
+            _ => unit,
+        };
+        let total = format!("{}{short} total", session.profile.total(kind));
+        assert!(top.contains(&total), "{kind:?}: no `{total}` in\n{top}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod apt;
 mod attach;
+mod bench;
 mod facts;
 mod lint;
 mod needs;
@@ -44,6 +45,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure what the profiler costs, as root, and write it to docs/benchmarks.md
+    Bench(bench::Options),
     /// Run the profiler's guest tests on real kernels, in virtual machines
     Vm(vm::Options),
     /// Check formatting and lints of every crate, with warnings as errors
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::setup().map(drop),
         Command::Attach { args } => attach::attach(&args),
         Command::Test { no_install, args } => test::test(!no_install, &args),
+        Command::Bench(options) => bench::bench(&options),
         Command::Vm(options) => vm::vm(&options),
         Command::Lint => lint::lint(),
     };

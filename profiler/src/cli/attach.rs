@@ -13,7 +13,7 @@ use super::child::{self, Child};
 use super::status::Status;
 use super::views::ViewArgs;
 use crate::collect::{Collector, Options, Scope};
-use crate::kernel::ladder::{self, PROBES};
+use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{cgroup, privilege, sources::Sources};
 use crate::profile::{Session, Target, store};
 use crate::report;
@@ -33,7 +33,7 @@ pub struct Args {
     /// CPU samples a second, on each CPU.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The probes to attach: cpu, lock, block, readahead, page-alloc.
+    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
     probes: Vec<String>,
     /// Folder to save the session in; by default profiler-DATE-TIME here.
@@ -160,15 +160,17 @@ async fn measure(
 
     let status_line = Status::new(collector.probes());
     let ended = wait(args.duration, &pids, &mut child, &mut collector, &status_line, &mut signals).await;
-    status_line.finish();
     let status = match ended? {
         Ended::Command(status) => Some(child::exit_code(status)),
         Ended::Otherwise => None,
     };
+    status_line.ended();
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    Ok((collector.stop(target)?, status))
+    let session = collector.stop(target)?;
+    status_line.finish();
+    Ok((session, status))
 }
 
 /// What ended the measurement.
@@ -198,7 +200,10 @@ async fn wait(
             ended = end_of(child) => {
                 return match ended {
                     Ok(status) => Ok(Ended::Command(status)),
-                    Err(error) => bail!("cannot execute the command: {error}"),
+                    Err(error) => {
+                        let name = child.as_ref().map_or("", |child| &child.name);
+                        bail!("cannot execute `{}`: {error}", report::escape::sanitize(name))
+                    }
                 };
             }
             () = tokio::time::sleep_until(next_drain) => {
@@ -272,7 +277,7 @@ fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
     match result {
         // `| head` has seen enough.
         Err(error) if is_broken_pipe(&error) => Ok(()),
-        other => other,
+        other => other.context("cannot print the report"),
     }
 }
 
@@ -286,7 +291,20 @@ fn save(session: &Session, output: &Path) -> anyhow::Result<()> {
 }
 
 fn default_output() -> PathBuf {
-    PathBuf::from(format!("profiler-{}", jiff::ZonedDateTime::now().strftime("%Y%m%d-%H%M%S")))
+    let name = format!("profiler-{}", jiff::ZonedDateTime::now().strftime("%Y%m%d-%H%M%S"));
+    unused(PathBuf::from(name))
+}
+
+/// `path`, with a number behind it if there is such a file: a run that was given no name must not replace
+/// another that ended within the same second.
+fn unused(path: PathBuf) -> PathBuf {
+    let numbered = (2..).map(|number| {
+        let mut name = path.clone().into_os_string();
+        name.push(format!("-{number}"));
+        PathBuf::from(name)
+    });
+    let mut names = std::iter::once(path.clone()).chain(numbered);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or(path)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -297,7 +315,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn probe_name(text: &str) -> Result<String, String> {
-    match ladder::probe(text) {
+    match probes::probe(text) {
         Some(probe) => Ok(probe.name.to_owned()),
         None => {
             let names: Vec<&str> = PROBES.iter().map(|probe| probe.name).collect();
@@ -317,6 +335,16 @@ mod tests {
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert!(duration("0s").is_err());
         assert!(duration("soon").unwrap_err().contains("30s"));
+    }
+
+    #[test]
+    fn an_output_of_no_name_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = folder.path().join("profiler-1");
+        assert_eq!(unused(first.clone()), first);
+        std::fs::create_dir(&first).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("profiler-1-2")).unwrap();
+        assert_eq!(unused(first), folder.path().join("profiler-1-3"));
     }
 
     #[test]

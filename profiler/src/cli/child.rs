@@ -14,6 +14,8 @@ use tokio::sync::oneshot;
 pub struct Child {
     /// Its process id.
     pub pid: u32,
+    /// What it is to execute.
+    pub name: String,
     go: File,
     /// Its end, or why the command could not be executed.
     pub ended: oneshot::Receiver<io::Result<ExitStatus>>,
@@ -63,7 +65,8 @@ impl Child {
         let mut pid = [0; 4];
         pid_reader.read_exact(&mut pid).context("the command's process did not start")?;
         let pid = u32::try_from(i32::from_ne_bytes(pid))?;
-        Ok(Self { pid, go: File::from(OwnedFd::from(go_writer)), ended })
+        let name = program.to_string_lossy().into_owned();
+        Ok(Self { pid, name, go: File::from(OwnedFd::from(go_writer)), ended })
     }
 
     /// Lets the process execute the command.

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod attach;
+mod check;
 mod child;
 mod status;
 mod views;
@@ -25,6 +26,8 @@ pub struct Cli {
 enum Command {
     /// Attach to the running kernel, measure, and report.
     Attach(attach::Args),
+    /// Say what can be measured on this machine, and how.
+    Check(check::Args),
 }
 
 /// Does what the command line says; the exit status is the command's own where it started one.
@@ -36,6 +39,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
         Command::Attach(args) => attach::run(args, cli.verbose),
+        Command::Check(args) => check::run(args, cli.verbose),
     }
 }
 

@@ -9,7 +9,7 @@ use profiler_common::Stream;
 use crate::collect::Collector;
 use crate::profile::{Probe, ProbeState};
 
-/// One line on standard error; silent where that is no terminal.
+/// One line on standard error. Where that is no terminal it is written once: scripts can wait for it.
 pub struct Status {
     bar: Option<ProgressBar>,
     probes: String,
@@ -26,6 +26,9 @@ impl Status {
             bar
         });
         let probes = probes.iter().filter_map(probe).collect::<Vec<_>>().join(" ");
+        if bar.is_none() {
+            eprintln!("measuring with {probes}; SIGINT or SIGTERM ends it with a report");
+        }
         Self { bar, probes }
     }
 
@@ -40,17 +43,26 @@ impl Status {
         let progress = collector.progress();
         let events = |stream: Stream| progress.events[stream as usize];
         bar.set_message(format!(
-            "{:.0} s  {} samples  lock {}  block {}  readahead {}  page-alloc {}  lost {}  [{}]  Ctrl-C to report",
+            // The right end is cut off on narrow terminals: what to do, and what goes wrong, comes first.
+            "{:.0} s, Ctrl-C ends it  {} samples  lost {}  lock {}  block {}  readahead {}  page-alloc {}  [{}]",
             collector.elapsed().as_secs_f64(),
             short(progress.samples),
+            short(progress.lost),
             short(events(Stream::LockSpin) + events(Stream::LockSleep)),
             short(events(Stream::Block)),
             short(events(Stream::Readahead)),
             short(events(Stream::PageAlloc)),
-            short(progress.lost),
             self.probes,
         ));
         bar.tick();
+    }
+
+    /// Says that the measurement is over, and that the rest takes a moment.
+    pub fn ended(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message("measured; naming functions and writing the report");
+            bar.tick();
+        }
     }
 
     /// Removes the line.

@@ -21,6 +21,9 @@ pub struct ViewArgs {
     /// Leave out children with less than this share of their parent, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     min_percent: f64,
+    /// Show this many lines of each tree at most, the heaviest; 0: all.
+    #[arg(long, value_name = "N", default_value_t = View::LINES)]
+    lines: usize,
 }
 
 impl ViewArgs {
@@ -32,6 +35,7 @@ impl ViewArgs {
             user: self.user,
             by: self.by,
             min_percent: self.min_percent,
+            lines: self.lines,
         }
     }
 }

@@ -47,7 +47,7 @@ impl Drain {
     ) -> io::Result<()> {
         let old = self.current;
         self.current = 1 - old;
-        set_generation(ebpf, self.current)?;
+        set_word(ebpf, "GENERATION", self.current)?;
         wait_for_programs();
 
         let (weights, stacks) = if old == 0 { ("WEIGHTS_0", "STACKS_0") } else { ("WEIGHTS_1", "STACKS_1") };
@@ -93,10 +93,19 @@ fn wait_for_programs() {
     }
 }
 
-fn set_generation(ebpf: &mut Ebpf, generation: u32) -> io::Result<()> {
-    let map = ebpf.map_mut("GENERATION").ok_or_else(|| missing("GENERATION"))?;
+/// Starts (1) or ends (0) the counting of events, in all probes at once.
+///
+/// # Errors
+///
+/// What bpf(2) reports.
+pub fn set_running(ebpf: &mut Ebpf, running: u32) -> io::Result<()> {
+    set_word(ebpf, "RUNNING", running)
+}
+
+fn set_word(ebpf: &mut Ebpf, name: &str, value: u32) -> io::Result<()> {
+    let map = ebpf.map_mut(name).ok_or_else(|| missing(name))?;
     let mut map = aya::maps::Array::<_, u32>::try_from(map).map_err(io::Error::other)?;
-    map.set(0, generation, 0).map_err(io::Error::other)
+    map.set(0, value, 0).map_err(io::Error::other)
 }
 
 /// The file descriptor of a hash map.

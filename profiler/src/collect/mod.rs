@@ -5,6 +5,7 @@ mod attach;
 mod batch;
 mod cpu;
 mod drain;
+mod mappings;
 mod object;
 mod session;
 mod totals;
@@ -20,8 +21,9 @@ use profiler_common::{Stream, filter};
 
 use crate::kernel::cgroup::{self, Cgroup, CgroupNames, Hierarchy};
 use crate::kernel::cpu_times::{CpuTimes, steal_share};
-use crate::kernel::ladder::{self, PROBES, Part, ProbeSpec};
+use crate::kernel::ladder::{Part, ProbeSpec, Role};
 use crate::kernel::offsets::Offsets;
+use crate::kernel::probes::{self, PROBES};
 use crate::kernel::sources::Sources;
 use crate::profile::{Kind, Probe, ProbeState, Session, Target};
 use crate::symbolize::Processes;
@@ -29,6 +31,7 @@ use crate::symbolize::Processes;
 use attach::{Climber, Outcome};
 use cpu::{Clock, CpuEvents};
 use drain::{Collected, Drain};
+use mappings::MappingEvents;
 use object::{MapSizes, Settings};
 
 /// The kernel's initial pid namespace has this inode number (PROC_PID_INIT_INO in
@@ -93,6 +96,7 @@ pub struct Collector {
     probes: Vec<Probe>,
     blind_spots: Vec<String>,
     cpu: Option<CpuEvents>,
+    mappings: Option<MappingEvents>,
     drain: Drain,
     collected: Collected,
     processes: Processes,
@@ -109,6 +113,30 @@ impl Collector {
     ///
     /// If no probe could be attached, with the reasons of each.
     pub fn start(options: Options) -> anyhow::Result<Self> {
+        let mut collector = Self::attach(options)?;
+        if !collector.probes.iter().any(Probe::is_attached) {
+            let reasons: Vec<String> = collector
+                .probes
+                .iter()
+                .filter_map(|probe| match &probe.state {
+                    ProbeState::Failed { reason } => Some(format!("{}: {reason}", probe.name)),
+                    _ => None,
+                })
+                .collect();
+            anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
+        }
+        drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
+        collector.started = (jiff::Timestamp::now(), Instant::now());
+        Ok(collector)
+    }
+
+    /// Loads and attaches the probes, as far as that is possible. They do not count yet, except for
+    /// the samples.
+    ///
+    /// # Errors
+    ///
+    /// If not even the maps can be made, or the control group cannot be measured.
+    pub fn attach(options: Options) -> anyhow::Result<Self> {
         let kernel_btf = crate::kernel::btf::Btf::vmlinux();
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);
@@ -125,13 +153,20 @@ impl Collector {
         } else if let Err(error) = told {
             blind_spots.push(format!("control groups are not told apart: {error:#}"));
         }
-        let no_btf = kernel_btf.err().map(|error| error.to_string());
+        let no_btf = kernel_btf.as_ref().err().map(ToString::to_string);
         let btf = match &no_btf {
             None => Btf::from_sys_fs().map_err(|error| error.to_string()),
             Some(reason) => Err(reason.clone()),
         };
+        blind_spots.extend(crate::kernel::privilege::hidden_kernel_addresses(&sources));
         if let Err(reason) = &btf {
             blind_spots.push(format!("{reason}; probes fall back to plain tracepoints"));
+        }
+        // Reading kallsyms is for kernels that let functions be attached.
+        if std::path::Path::new("/sys/bus/event_source/devices/kprobe").exists()
+            && let Some(address) = crate::kernel::kallsyms::address_of("generic_file_read_iter")
+        {
+            settings.longs.insert("GENERIC_READ_ITER", address);
         }
         let cpus = online_cpus()?;
         let sizes = MapSizes::for_cpus(cpus.len() as u32);
@@ -144,6 +179,7 @@ impl Collector {
             probes: Vec::new(),
             blind_spots,
             cpu: None,
+            mappings: None,
             drain: Drain::new(),
             collected: Collected::default(),
             processes: Processes::default(),
@@ -153,9 +189,7 @@ impl Collector {
             ebpf,
             options,
         };
-        // Probes count from when they are attached; the first one is what the run's length begins with.
-        collector.started = (jiff::Timestamp::now(), Instant::now());
-        collector.attach_all(&cpus, btf.as_ref(), &offsets)?;
+        collector.attach_all(&cpus, btf.as_ref(), kernel_btf.as_ref().ok(), &offsets)?;
         Ok(collector)
     }
 
@@ -163,50 +197,48 @@ impl Collector {
         &mut self,
         cpus: &[u32],
         btf: Result<&Btf, &String>,
+        types: Option<&crate::kernel::btf::Btf>,
         offsets: &Offsets,
     ) -> anyhow::Result<()> {
-        let btf = btf.map_err(String::as_str);
-        let without = self.options.without.clone();
-        if matches!(self.options.scope, Scope::Command(_)) {
-            let mut climber = Climber { ebpf: &mut self.ebpf, btf, offsets, without: &without };
-            for part in ladder::FOLLOW_FORK {
-                if let Outcome::Failed(reasons) = climber.climb(part)
-                    && part.essential
-                {
-                    self.blind_spots.push(format!("{} are not measured: {}", part.gives, reasons.join("; ")));
-                }
+        let wanted = |options: &Options, name: &str| options.probes.iter().any(|probe| probe == name);
+        if self.options.user_stacks {
+            match MappingEvents::start(cpus) {
+                Ok(mappings) => self.mappings = Some(mappings),
+                Err(error) => self.blind_spots.push(format!(
+                    "user stacks of short-lived processes have no names: the kernel does not report mappings ({error})"
+                )),
             }
         }
+        // The targets first: what is attached without them measures nobody.
         self.add_targets()?;
-        // The samples begin first: loading the other probes takes the kernel's verifier some 200 ms,
-        // which are the profiler's own and in no sample.
-        let cpu = if self.options.probes.iter().any(|name| name == "cpu") {
+        // Then the samples: loading the other probes takes the kernel's verifier some 200 ms, which
+        // are the profiler's own and in no sample.
+        let cpu = if wanted(&self.options, "cpu") {
             self.attach_cpu(cpus)
         } else {
             Probe::off("cpu", Some(Kind::Cpu))
         };
         self.probes.push(cpu);
+
+        let btf = btf.map_err(String::as_str);
+        let mut climber = Climber::new(&mut self.ebpf, btf, types, offsets, &self.options.without);
+        if matches!(self.options.scope, Scope::Command(_)) {
+            for part in probes::FOLLOW_FORK {
+                if let Outcome::Failed(reasons) = climber.climb(part)
+                    && part.role == Role::Essential
+                {
+                    self.blind_spots.push(format!("{} are not measured: {}", part.gives, reasons.join("; ")));
+                }
+            }
+        }
         for spec in PROBES.iter().filter(|spec| !spec.parts.is_empty()) {
-            let probe = if self.options.probes.iter().any(|name| name == spec.name) {
-                let mut climber = Climber { ebpf: &mut self.ebpf, btf, offsets, without: &without };
+            self.probes.push(if wanted(&self.options, spec.name) {
                 attach_probe(&mut climber, spec)
             } else {
-                Probe::off(spec.name, Some(spec.kind))
-            };
-            self.probes.push(probe);
+                Probe::off(spec.name, spec.kind)
+            });
         }
 
-        if !self.probes.iter().any(Probe::is_attached) {
-            let reasons: Vec<String> = self
-                .probes
-                .iter()
-                .filter_map(|probe| match &probe.state {
-                    ProbeState::Failed { reason } => Some(format!("{}: {reason}", probe.name)),
-                    _ => None,
-                })
-                .collect();
-            anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
-        }
         Ok(())
     }
 
@@ -260,6 +292,11 @@ impl Collector {
         &self.probes
     }
 
+    /// What the run cannot see.
+    pub fn blind_spots(&self) -> &[String] {
+        &self.blind_spots
+    }
+
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.1.elapsed()
@@ -273,6 +310,9 @@ impl Collector {
     /// What bpf(2) reports. Nothing is lost by it: what was not read stays in the maps.
     pub fn drain(&mut self) -> io::Result<Duration> {
         self.processes.next_round();
+        if let Some(mappings) = &mut self.mappings {
+            mappings.drain(&mut self.processes);
+        }
         let processes = &mut self.processes;
         self.drain.run(&mut self.ebpf, &mut self.collected, |key, collected| {
             let innermost = collected.stacks.get(&key.user_stack).and_then(|stack| stack.first());
@@ -303,6 +343,7 @@ impl Collector {
     ///
     /// If the maps cannot be read.
     pub fn stop(mut self, target: Target) -> anyhow::Result<Session> {
+        drain::set_running(&mut self.ebpf, 0).context("the probes do not stop")?;
         let duration = self.started.1.elapsed();
         let due = self.cpu.as_ref().and_then(|cpu| {
             cpu.disable();
@@ -314,10 +355,9 @@ impl Collector {
             self.drain().context("cannot read the probes' maps")?;
         }
         let totals = totals::Totals::read(&mut self.ebpf).context("cannot read the probes' counters")?;
-        let steal = self
-            .cpu_times
-            .take()
-            .and_then(|before| steal_share(before, CpuTimes::read(&Sources::default())?));
+        let times = CpuTimes::read(&Sources::default());
+        let idle_ns = self.cpu_times.as_ref().zip(times).map_or(0, |(before, now)| now.idle_ns_since(before));
+        let steal = self.cpu_times.take().and_then(|before| steal_share(before, times?));
         let raw = session::Raw {
             started: self.started.0,
             duration,
@@ -325,10 +365,12 @@ impl Collector {
             probes: self.probes,
             blind_spots: self.blind_spots,
             due,
+            idle_due: idle_ns / 1_000_000 * u64::from(self.options.frequency) / 1000,
             collected: self.collected,
             processes: self.processes,
             totals,
             steal,
+            lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };
         // The programs and maps go now, not after the report.
@@ -339,16 +381,7 @@ impl Collector {
     /// Detaches everything but the samples, which are stopped already.
     fn detach(&mut self) {
         for (name, program) in self.ebpf.programs_mut() {
-            let result = match program {
-                Program::BtfTracePoint(program) => program.unload(),
-                Program::TracePoint(program) => program.unload(),
-                _ => continue,
-            };
-            if let Err(error) = result
-                && !matches!(error, aya::programs::ProgramError::NotLoaded)
-            {
-                tracing::debug!("{name}: {error}");
-            }
+            attach::unload(name, program);
         }
     }
 }
@@ -361,7 +394,6 @@ fn settings(options: &Options) -> Settings {
     words.insert("USER_STACKS", u32::from(options.user_stacks));
     words.insert("SELF_TGID", if options.include_self { 0 } else { std::process::id() });
     words.insert("PAGE_SHIFT", page_size().trailing_zeros());
-    words.insert("FOLLOW_FORK", u32::from(matches!(options.scope, Scope::Command(_))));
     words.insert(
         "FILTER",
         match options.scope {
@@ -370,6 +402,8 @@ fn settings(options: &Options) -> Settings {
             Scope::Cgroup(_) => filter::CGROUP,
         },
     );
+    // As open(2) has it here.
+    words.insert("O_DIRECT", libc::O_DIRECT as u32);
     // In a container with processes of its own, ids are those of its namespace.
     if let Some((device, inode)) = pid_namespace()
         && inode != INITIAL_PID_NAMESPACE
@@ -413,31 +447,60 @@ fn hierarchy_settings(
     Ok(())
 }
 
+/// Attaches what can be attached of a probe.
 fn attach_probe(climber: &mut Climber<'_>, spec: &ProbeSpec) -> Probe {
-    let mut probe = Probe::off(spec.name, Some(spec.kind));
+    let mut probe = Probe::off(spec.name, spec.kind);
     let mut rungs: Vec<&str> = Vec::new();
     let mut attached = Vec::new();
     let mut notes = Vec::new();
+    // Why parts failed: those that something stands in for, and the others.
+    let mut replaced = Vec::new();
+    let mut poorer = Vec::new();
+    let mut has_one_of = false;
     for part in spec.parts {
+        if part.role == Role::StandIn && has_one_of {
+            continue;
+        }
         match climber.climb(part) {
-            Outcome::Attached { rung, to, notes: more } => {
+            Outcome::Attached { rung, to, lacks, passed } => {
+                has_one_of |= part.role == Role::OneOf;
                 if !rungs.contains(&rung) {
                     rungs.push(rung);
                 }
                 attached.extend(to);
-                notes.extend(more);
+                notes.extend(lacks.map(|lacks| format!("not measured: {lacks}")));
+                notes.extend(passed.into_iter().map(|reason| format!("not {reason}")));
             }
-            Outcome::Failed(reasons) => {
-                let reason = failure(part, &reasons);
-                if part.essential {
-                    probe.state = ProbeState::Failed { reason };
+            Outcome::Failed(reasons) => match part.role {
+                Role::Essential => {
+                    probe.state = ProbeState::Failed { reason: failure(part, &reasons) };
                     return probe;
                 }
-                notes.push(reason);
+                Role::Useful => poorer.push(failure(part, &reasons)),
+                Role::OneOf | Role::StandIn => replaced.extend(reasons),
+            },
+            Outcome::Absent if part.role == Role::Essential => {
+                let reason = failure(part, &["this kernel has nothing to attach it to".to_owned()]);
+                probe.state = ProbeState::Failed { reason };
+                return probe;
             }
+            Outcome::Absent => {}
         }
     }
-    probe.state = ProbeState::Attached { rung: rungs.join(", "), to: attached, notes };
+    replaced.sort();
+    replaced.dedup();
+    let stands_in = spec.parts.iter().any(|part| part.role == Role::OneOf) && !has_one_of;
+    if stands_in {
+        notes.extend(replaced.iter().map(|reason| format!("not {reason}")));
+    } else {
+        notes.extend(poorer);
+    }
+    notes.dedup();
+    probe.state = if attached.is_empty() {
+        ProbeState::Failed { reason: replaced.join("; ") }
+    } else {
+        ProbeState::Attached { rung: rungs.join(", "), to: attached, notes }
+    };
     probe
 }
 

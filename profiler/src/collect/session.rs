@@ -11,12 +11,32 @@ use super::drain::Collected;
 use super::totals::Totals;
 use crate::kernel::cgroup::CgroupNames;
 use crate::kernel::host::host_facts;
-use crate::profile::session::Source;
+use crate::profile::session::{ReadHow, ReadStat, Source};
 use crate::profile::{
     BlockStat, Counter, Device, Frame, Histogram, IoOp, Kind, Labels, LocationId, LockKind, LockStat, Loss,
     Measure, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
 };
 use crate::symbolize::{KernelSymbols, Processes, UserSymbols, lookup_address};
+
+/// File systems that read no device, as system calls name them.
+const PSEUDO: [&str; 16] = [
+    "proc",
+    "sysfs",
+    "cgroup",
+    "cgroup2",
+    "tracefs",
+    "debugfs",
+    "devpts",
+    "pipefs",
+    "sockfs",
+    "securityfs",
+    "configfs",
+    "bpf",
+    "mqueue",
+    "tmpfs",
+    "devtmpfs",
+    "ramfs",
+];
 
 /// Entries of the lock and readahead tables that a session keeps: the heaviest.
 const TABLE: usize = 1000;
@@ -30,10 +50,14 @@ pub struct Raw {
     pub blind_spots: Vec<String>,
     /// CPU samples that were due, where that is known.
     pub due: Option<u64>,
+    /// CPU samples that were due on idle CPUs, by the kernel's own account of idle time.
+    pub idle_due: u64,
     pub collected: Collected,
     pub processes: Processes,
     pub totals: Totals,
     pub steal: Option<f64>,
+    /// Reports of what processes map that were lost.
+    pub lost_mappings: u64,
     pub cgroups: CgroupNames,
 }
 
@@ -51,6 +75,7 @@ pub fn build(raw: Raw) -> Session {
     session.locks = locks(&raw.totals);
     session.readahead = readahead(&raw.totals);
     session.block = block(&raw.totals);
+    session.reads = reads(&raw.totals);
     session.own_samples = raw.totals.streams[Stream::Cpu as usize].own;
 
     let mut stacks = StackBuilder::new(&raw.collected, &raw.processes, raw.cgroups);
@@ -67,7 +92,30 @@ pub fn build(raw: Raw) -> Session {
     for probe in &mut session.probes {
         fill(probe, &raw.totals, raw.due);
     }
-    session.losses = losses(&session.probes, &raw.totals, raw.due);
+    let cpu = &raw.totals.streams[Stream::Cpu as usize];
+    let idle = session.idle_samples + cpu.aux[aux::CPU_UNWANTED_IDLE];
+    let got = cpu.events
+        + cpu.own
+        + cpu.aux[aux::CPU_UNWANTED]
+        + cpu.aux[aux::CPU_UNWANTED_IDLE]
+        + raw.totals.no_slot[Stream::Cpu as usize];
+    let missing = raw.due.unwrap_or(0).saturating_sub(got);
+    // The timer of an idle CPU may rest: such samples would have found it idle, and are no loss.
+    let resting = missing.min(raw.idle_due.saturating_sub(idle));
+    if resting > 0
+        && let Some(probe) = session.probes.iter_mut().find(|probe| probe.name == "cpu")
+    {
+        let name = "due on idle CPUs, whose timer rested".to_owned();
+        probe.counters.push(Counter { name, unit: Unit::Samples, value: resting });
+    }
+    session.losses = losses(&session.probes, &raw.totals, missing - resting);
+    if raw.lost_mappings > 0 {
+        session.losses.push(Loss {
+            probe: "user stacks".to_owned(),
+            cause: "reports of what processes map (their frames may have no names)".to_owned(),
+            count: raw.lost_mappings,
+        });
+    }
     for probe in &session.probes {
         if let Some(count) = probe.kind.and_then(|kind| unnamed.get(&kind)) {
             session.losses.push(Loss {
@@ -89,6 +137,8 @@ fn streams_of(probe: &str) -> &'static [Stream] {
         "lock" => &[Stream::LockSpin, Stream::LockSleep],
         "readahead" => &[Stream::Readahead],
         "block" => &[Stream::Block],
+        "bio" => &[Stream::Bio],
+        "read" => &[Stream::Read],
         _ => &[],
     }
 }
@@ -104,7 +154,7 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
         probe.stacks += state.stacks;
         pending += state.pending_weight;
     }
-    let unit = probe.kind.map_or(Unit::Events, Kind::unit);
+    let unit = probe.kind.map_or(Unit::Bytes, Kind::unit);
     let mut counters = vec![("counted after the last stack", unit, pending)];
     let state = |stream: Stream| &totals.streams[stream as usize];
     match probe.name.as_str() {
@@ -113,7 +163,7 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
             counters.push((
                 "samples of processes that are not measured",
                 Unit::Samples,
-                state(Stream::Cpu).aux[0],
+                state(Stream::Cpu).aux[aux::CPU_UNWANTED],
             ));
         }
         "page-alloc" => {
@@ -125,6 +175,13 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
             counters.push(("waits begun", Unit::Events, spin.aux[aux::LOCK_BEGUN]));
             counters.push(("waits that had begun before", Unit::Events, spin.aux[aux::LOCK_UNPAIRED_END]));
             counters.push(("waits that still went on", Unit::Events, totals.waiting));
+        }
+        "bio" => {
+            let bio = state(Stream::Bio);
+            let clones = bio.aux[aux::BIO_CLONES];
+            counters.push(("bios", Unit::Events, bio.events - clones.min(bio.events)));
+            counters.push(("clones among them", Unit::Events, clones));
+            counters.push(("vectors", Unit::Events, bio.aux[aux::BIO_VECTORS]));
         }
         "block" => {
             let unpaired = state(Stream::Block).aux[aux::BLOCK_UNPAIRED_COMPLETION];
@@ -140,7 +197,7 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
 }
 
 /// What was lost, by probe and cause.
-fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
+fn losses(probes: &[Probe], totals: &Totals, missing: u64) -> Vec<Loss> {
     let mut losses = Vec::new();
     let mut lost = |probe: &str, cause: &str, count: u64| {
         if count > 0 {
@@ -174,6 +231,9 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
                     "no room in the table of files (counted elsewhere)",
                     aux[aux::READAHEAD_LOST_INODE],
                 ),
+                Stream::Read => {
+                    lost(&probe.name, "no room in the table of file systems", aux[aux::READ_LOST]);
+                }
                 Stream::Block => {
                     lost(
                         &probe.name,
@@ -184,17 +244,9 @@ fn losses(probes: &[Probe], totals: &Totals, due: Option<u64>) -> Vec<Loss> {
                 _ => {}
             }
         }
-        if probe.name == "cpu"
-            && let Some(due) = due
-        {
-            let cpu = &totals.streams[Stream::Cpu as usize];
-            let got = cpu.events + cpu.own + cpu.aux[0] + totals.no_slot[Stream::Cpu as usize];
+        if probe.name == "cpu" {
             // One a CPU may be under way.
-            lost(
-                &probe.name,
-                "samples due that did not come (timer delayed, or eBPF busy)",
-                due.saturating_sub(got),
-            );
+            lost(&probe.name, "samples due that did not come (timer delayed, or eBPF busy)", missing);
         }
     }
     losses
@@ -279,6 +331,8 @@ impl<'a> StackBuilder<'a> {
             Some(stack) => stack,
             None if key.user_stack == 0 => [].into(),
             None => {
+                let innermost = self.frames(key.user_stack).first().copied().unwrap_or(0);
+                tracing::debug!("no name for {innermost:#x} of process {}", key.tgid);
                 *self.unnamed.entry(kind).or_default() += weight.count;
                 self.unknown_user()
             }
@@ -393,6 +447,8 @@ fn kind_of(stream: u8) -> Option<Kind> {
         Stream::LockSpin | Stream::LockSleep => Kind::LockWait,
         Stream::Readahead => Kind::Readahead,
         Stream::Block => Kind::BlockIo,
+        Stream::Bio => Kind::Bio,
+        Stream::Read => return None,
     })
 }
 
@@ -500,6 +556,34 @@ fn readahead(totals: &Totals) -> Vec<ReadaheadStat> {
     files.sort_by_key(|file| (std::cmp::Reverse(file.issued_pages.max(file.wanted_pages)), file.inode));
     files.truncate(TABLE);
     files
+}
+
+fn reads(totals: &Totals) -> Vec<ReadStat> {
+    let mut stats: Vec<ReadStat> = totals
+        .reads
+        .iter()
+        .map(|(key, value)| {
+            let length = key.fs_type.iter().position(|byte| *byte == 0).unwrap_or(key.fs_type.len());
+            ReadStat {
+                fs_type: String::from_utf8_lossy(&key.fs_type[..length]).into_owned(),
+                device: Device::from_kernel(key.device),
+                how: match key.how {
+                    profiler_common::read::DIRECT => ReadHow::Direct,
+                    profiler_common::read::PAGE_CACHE => ReadHow::PageCache,
+                    _ => ReadHow::Buffered,
+                },
+                calls: value.calls,
+                bytes: value.bytes,
+            }
+        })
+        .collect();
+    // A block device's inode belongs to a pseudo file system, too, but the device has a number.
+    stats.retain(|stat| stat.device.major != 0 || !PSEUDO.contains(&stat.fs_type.as_str()));
+    stats.sort_by(|a, b| {
+        b.bytes.cmp(&a.bytes).then_with(|| (&a.fs_type, a.device).cmp(&(&b.fs_type, b.device)))
+    });
+    stats.truncate(TABLE);
+    stats
 }
 
 fn block(totals: &Totals) -> Vec<BlockStat> {

@@ -6,8 +6,8 @@ use std::io;
 use aya::Ebpf;
 use aya::maps::{PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadaheadTotals, SLOTS, STREAMS, Stream,
-    StreamState,
+    BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadKey, ReadTotals, ReadaheadTotals,
+    SLOTS, STREAMS, Stream, StreamState,
 };
 
 use super::batch;
@@ -28,6 +28,8 @@ pub struct Totals {
     pub locks: HashMap<LockKey, LockTotals>,
     /// Files read ahead.
     pub inodes: HashMap<InodeKey, ReadaheadTotals>,
+    /// Reads asked of file systems.
+    pub reads: HashMap<ReadKey, ReadTotals>,
     /// Waits that have begun and not ended.
     pub waiting: u64,
 }
@@ -71,6 +73,9 @@ impl Totals {
         batch::read(map_fd(ebpf, "INODES")?, |key: &InodeKey, value: &ReadaheadTotals| {
             totals.inodes.insert(*key, *value);
         })?;
+        batch::read(map_fd(ebpf, "READS")?, |key: &ReadKey, value: &ReadTotals| {
+            totals.reads.insert(*key, *value);
+        })?;
         batch::read(map_fd(ebpf, "WAITS")?, |_: &profiler_common::WaitKey, _: &profiler_common::Wait| {
             totals.waiting += 1
         })?;
@@ -98,17 +103,17 @@ pub fn streams(ebpf: &Ebpf) -> io::Result<[StreamState; STREAMS as usize]> {
 /// Adds up counters; what the samplers keep for themselves makes no sense as a sum and is left
 /// out, but for what they still hold back.
 fn add(sum: &mut StreamState, state: &StreamState) {
-    sum.events += state.events;
-    sum.weight += state.weight;
-    sum.stacks += state.stacks;
-    sum.pending_events += state.pending_events;
-    sum.pending_weight += state.pending_weight;
-    sum.lost_weights += state.lost_weights;
-    sum.lost_stacks += state.lost_stacks;
-    sum.lost_walks += state.lost_walks;
-    sum.own += state.own;
+    sum.events = sum.events.saturating_add(state.events);
+    sum.weight = sum.weight.saturating_add(state.weight);
+    sum.stacks = sum.stacks.saturating_add(state.stacks);
+    sum.pending_events = sum.pending_events.saturating_add(state.pending_events);
+    sum.pending_weight = sum.pending_weight.saturating_add(state.pending_weight);
+    sum.lost_weights = sum.lost_weights.saturating_add(state.lost_weights);
+    sum.lost_stacks = sum.lost_stacks.saturating_add(state.lost_stacks);
+    sum.lost_walks = sum.lost_walks.saturating_add(state.lost_walks);
+    sum.own = sum.own.saturating_add(state.own);
     for (sum, value) in sum.aux.iter_mut().zip(state.aux) {
-        *sum += value;
+        *sum = sum.saturating_add(value);
     }
 }
 

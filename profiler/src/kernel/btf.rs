@@ -154,6 +154,17 @@ impl Btf {
         (proto.kind == KIND_FUNC_PROTO).then(|| proto.vlen.saturating_sub(1))
     }
 
+    /// Which argument of a function has one of these names, counted from 0. `None` if there is no such
+    /// function or argument.
+    pub fn argument_index(&self, function: &str, names: &[&str]) -> Option<u32> {
+        let id = self.find(function, &[KIND_FUNC])?;
+        let (btf, proto) = self.resolve(self.record(id)?.size_or_type)?;
+        (0..proto.vlen).find(|i| {
+            let name = u32_at(&btf.data, proto.tail + *i as usize * 8).and_then(|name| self.string(name));
+            names.iter().any(|wanted| name == Some(wanted.as_bytes()))
+        })
+    }
+
     /// Value of an enumerator, such as `("cgroup_subsys_id", "cpu_cgrp_id")`.
     pub fn enum_value(&self, enumeration: &str, name: &str) -> Option<i64> {
         let record = self.record(self.find(enumeration, &[KIND_ENUM, KIND_ENUM64])?)?;
@@ -327,6 +338,8 @@ mod tests {
         assert_eq!(btf.offset_of("no_such_struct", "x"), None);
         assert!(btf.has_function("vfs_read"));
         assert!(!btf.has_function("no_such_function"));
+        assert_eq!(btf.argument_index("vfs_read", &["count"]), Some(2));
+        assert_eq!(btf.argument_index("vfs_read", &["no_such_argument"]), None);
         assert_eq!(btf.tracepoint_args("sched_switch").map(|args| args >= 3), Some(true));
         assert_eq!(btf.tracepoint_args("no_such_tracepoint"), None);
     }

@@ -9,6 +9,8 @@ use super::sources::{Sources, read};
 pub struct CpuTimes {
     /// All of it, idle time included.
     pub total: u64,
+    /// Time without work, waiting for I/O included.
+    pub idle: u64,
     /// What the hypervisor gave to others while this machine wanted to run.
     pub steal: u64,
 }
@@ -23,7 +25,14 @@ impl CpuTimes {
         let parts = [time.user, time.nice, time.system, time.idle, steal]
             .into_iter()
             .chain([time.iowait, time.irq, time.softirq].into_iter().flatten());
-        Some(Self { total: parts.fold(0, u64::saturating_add), steal })
+        let idle = time.idle.saturating_add(time.iowait.unwrap_or(0));
+        Some(Self { total: parts.fold(0, u64::saturating_add), idle, steal })
+    }
+
+    /// Time without work since `before`, in ns.
+    pub fn idle_ns_since(&self, before: &Self) -> u64 {
+        let ticks = self.idle.saturating_sub(before.idle);
+        ticks.saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1))
     }
 }
 
@@ -46,7 +55,7 @@ mod tests {
             CpuTimes::read(&Fixture::new(&[("proc/stat", &text)]).sources).unwrap()
         };
         let before = read("cpu  100 10 50 800 20 5 5 10 30 0");
-        assert_eq!(before, CpuTimes { total: 1000, steal: 10 });
+        assert_eq!(before, CpuTimes { total: 1000, idle: 820, steal: 10 });
         let after = read("cpu  150 10 50 800 20 5 5 60 30 0");
         assert_eq!(steal_share(before, after), Some(0.5));
         assert_eq!(steal_share(before, before), None);

@@ -3,9 +3,12 @@
 pub mod btf;
 pub mod cgroup;
 pub mod cpu_times;
+pub mod facts;
 pub mod host;
+pub mod kallsyms;
 pub mod ladder;
 pub mod offsets;
 pub mod privilege;
+pub mod probes;
 pub mod sources;
 pub mod tracefs;

@@ -26,6 +26,7 @@ const MEMBERS: &[(&str, &[Member])] = &[
     ("OFF_KN_ID", &[("kernfs_node", "id")]),
     ("OFF_INODE_INO", &[("inode", "i_ino")]),
     ("OFF_INODE_SB", &[("inode", "i_sb")]),
+    ("OFF_INODE_SIZE", &[("inode", "i_size")]),
     ("OFF_SB_DEV", &[("super_block", "s_dev")]),
     ("OFF_RA_PAGES", &[("file_ra_state", "ra_pages")]),
     ("OFF_RA_PREV_POS", &[("file_ra_state", "prev_pos")]),
@@ -41,6 +42,39 @@ const MEMBERS: &[(&str, &[Member])] = &[
     ("OFF_QUEUE_DISK", &[("request_queue", "disk")]),
     ("OFF_DISK_MAJOR", &[("gendisk", "major")]),
     ("OFF_DISK_FIRST_MINOR", &[("gendisk", "first_minor")]),
+    ("OFF_RACTL_MAPPING", &[("readahead_control", "mapping")]),
+    ("OFF_RACTL_INDEX", &[("readahead_control", "_index")]),
+    ("OFF_RACTL_RA", &[("readahead_control", "ra")]),
+    ("OFF_MAPPING_HOST", &[("address_space", "host")]),
+    ("OFF_BIO_VCNT", &[("bio", "bi_vcnt")]),
+    ("OFF_KIOCB_FILP", &[("kiocb", "ki_filp")]),
+    ("OFF_KIOCB_POS", &[("kiocb", "ki_pos")]),
+    ("OFF_ITER_COUNT", &[("iov_iter", "count")]),
+    ("OFF_FILE_INODE", &[("file", "f_inode")]),
+    ("OFF_FILE_FLAGS", &[("file", "f_flags")]),
+    ("OFF_FILE_POS", &[("file", "f_pos")]),
+    ("OFF_FILE_OP", &[("file", "f_op")]),
+    ("OFF_FOP_READ_ITER", &[("file_operations", "read_iter")]),
+    ("OFF_INODE_MODE", &[("inode", "i_mode")]),
+    ("OFF_INODE_RDEV", &[("inode", "i_rdev")]),
+    ("OFF_SB_TYPE", &[("super_block", "s_type")]),
+    ("OFF_FS_TYPE_NAME", &[("file_system_type", "name")]),
+    ("OFF_TASK_FILES", &[("task_struct", "files")]),
+    ("OFF_FILES_FDT", &[("files_struct", "fdt")]),
+    ("OFF_FDTABLE_FD", &[("fdtable", "fd")]),
+    ("OFF_FDTABLE_MAX", &[("fdtable", "max_fds")]),
+    ("OFF_IO_KIOCB_OPCODE", &[("io_kiocb", "opcode")]),
+    ("OFF_IO_KIOCB_FD", &[("io_kiocb", "cqe.fd")]),
+    ("OFF_IO_KIOCB_FLAGS", &[("io_kiocb", "flags")]),
+    ("OFF_IO_RW_POS", &[("io_rw", "kiocb.ki_pos")]),
+    ("OFF_IO_RW_LEN", &[("io_rw", "len")]),
+];
+
+/// Globals that are the index of an argument: of the functions, the first that exists counts, and
+/// of the argument's names the one that it has.
+const ARGUMENTS: &[(&str, &[&str], &[&str])] = &[
+    ("BIO_VECS_ARG", &["bio_alloc_bioset"], &["nr_vecs", "nr_iovecs"]),
+    ("BIO_CLONE_ARG", &["bio_alloc_clone", "bio_clone_fast"], &["bio_src", "bio"]),
 ];
 
 /// Globals filled from the format of a tracepoint: the first field that exists counts.
@@ -58,9 +92,11 @@ const FIELDS: &[(&str, &str, &str, &[&str])] = &[
     ("TP_RA_REQ_COUNT", "readahead", "page_cache_sync_ra", &["req_count"]),
     ("TP_RA_UNBOUNDED_INO", "readahead", "page_cache_ra_unbounded", &["i_ino"]),
     ("TP_RA_UNBOUNDED_DEV", "readahead", "page_cache_ra_unbounded", &["s_dev"]),
+    ("TP_RA_UNBOUNDED_INDEX", "readahead", "page_cache_ra_unbounded", &["index"]),
     ("TP_RA_UNBOUNDED_NR", "readahead", "page_cache_ra_unbounded", &["nr_to_read"]),
     ("TP_RA_ORDER_INO", "readahead", "page_cache_ra_order", &["i_ino"]),
     ("TP_RA_ORDER_DEV", "readahead", "page_cache_ra_order", &["s_dev"]),
+    ("TP_RA_ORDER_INDEX", "readahead", "page_cache_ra_order", &["index"]),
     ("TP_RA_ORDER_SIZE", "readahead", "page_cache_ra_order", &["size"]),
     ("TP_BIO_DEV", "block", "block_bio_queue", &["dev"]),
     ("TP_BIO_NR_SECTOR", "block", "block_bio_queue", &["nr_sector"]),
@@ -99,6 +135,12 @@ impl Offsets {
             }
             if btf.offset_of("request", "rq_disk").is_some() {
                 values.insert("OFF_QUEUE_DISK", DISK_IN_REQUEST);
+            }
+            for (global, functions, names) in ARGUMENTS {
+                let index = functions.iter().find_map(|function| btf.argument_index(function, names));
+                if let Some(index) = index {
+                    values.insert(*global, index);
+                }
             }
             for (global, tracepoint) in
                 [("BIO_QUEUE_ARG", "block_bio_queue"), ("RQ_ISSUE_ARG", "block_rq_issue")]
@@ -142,6 +184,9 @@ impl Offsets {
         if let Some((_, category, tracepoint, fields)) = FIELDS.iter().find(|(name, ..)| *name == global) {
             return format!("{category}:{tracepoint}.{}", fields[0]);
         }
+        if let Some((_, functions, names)) = ARGUMENTS.iter().find(|(name, ..)| *name == global) {
+            return format!("{}({})", functions[0], names[0]);
+        }
         global.to_owned()
     }
 }
@@ -160,7 +205,11 @@ mod tests {
     #[test]
     fn every_global_stands_in_the_ebpf_configuration() {
         let config = include_str!("../../../profiler-ebpf/src/config.rs");
-        let globals = MEMBERS.iter().map(|(global, _)| *global).chain(FIELDS.iter().map(|field| field.0));
+        let globals = MEMBERS
+            .iter()
+            .map(|(global, _)| *global)
+            .chain(FIELDS.iter().map(|field| field.0))
+            .chain(ARGUMENTS.iter().map(|argument| argument.0));
         for global in globals {
             assert!(config.contains(&format!("{global}: u32")), "{global} is not in config.rs");
         }

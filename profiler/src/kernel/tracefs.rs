@@ -13,6 +13,11 @@ pub fn mount_point() -> Option<PathBuf> {
         .find(|path| path.join("events").is_dir())
 }
 
+/// Whether tracefs has the tracepoint `category:name`.
+pub fn has_tracepoint(category: &str, name: &str) -> bool {
+    mount_point().is_some_and(|root| root.join("events").join(category).join(name).is_dir())
+}
+
 /// The fields of a tracepoint's record.
 #[derive(Debug, Default)]
 pub struct Format {

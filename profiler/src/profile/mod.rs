@@ -24,8 +24,8 @@ pub use kind::{Kind, Unit};
 pub use labels::{Device, IoOp, Labels, LockKind};
 pub use paths::Label;
 pub use session::{
-    BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, Probe, ProbeState, ReadaheadStat, Session,
-    Source, Target,
+    BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, Probe, ProbeState, ReadHow, ReadStat,
+    ReadaheadStat, Session, Source, Target,
 };
 pub use stacks::{Frame, FrameId, LabelsId, Location, LocationId, Origin, Profile, Stack};
 pub use view::{GroupBy, UnknownGroup, View, ViewError};

@@ -60,6 +60,9 @@ pub struct Session {
     /// Block I/O by device and direction.
     #[serde(default)]
     pub block: Vec<BlockStat>,
+    /// Reads asked of file systems and block devices, most bytes first.
+    #[serde(default)]
+    pub reads: Vec<ReadStat>,
     /// The weighted stacks.
     #[serde(skip)]
     pub profile: Profile,
@@ -302,6 +305,33 @@ pub struct ReadaheadStat {
     pub issued_pages: u64,
     /// The file's readahead window (`ra_pages`) when last seen, in pages.
     pub ra_pages: u32,
+}
+
+/// How a read was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadHow {
+    /// Through the page cache.
+    Buffered,
+    /// Past the page cache (O_DIRECT).
+    Direct,
+    /// Lookups of pages in the page cache, whoever asks: whole pages, with those of buffered reads.
+    PageCache,
+}
+
+/// Reads that a file system, or a block device, was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadStat {
+    /// Type of the file system; `bdev` or `devtmpfs` for block devices.
+    pub fs_type: String,
+    /// Device of the file system (anonymous for btrfs and bcachefs), or the block device.
+    pub device: Device,
+    /// How.
+    pub how: ReadHow,
+    /// Read calls.
+    pub calls: u64,
+    /// Bytes asked for, up to the end of the file.
+    pub bytes: u64,
 }
 
 /// Block I/O of one device and direction.

@@ -45,8 +45,9 @@ impl Frame {
     /// The name with its module or binary: `xfs_agino_range [xfs]`. Just the name where it has none.
     pub fn qualified(&self) -> Cow<'_, str> {
         match &self.module {
-            Some(module) => format!("{} [{module}]", self.name).into(),
-            None => (&*self.name).into(),
+            // Of a frame of which nothing is known, the binary says nothing that the name does not.
+            Some(module) if **module != *self.name => format!("{} [{module}]", self.name).into(),
+            _ => (&*self.name).into(),
         }
     }
 

@@ -22,11 +22,18 @@ pub struct View {
     pub by: Option<GroupBy>,
     /// Reports leave out children that have less than this share of their parent, in percent.
     pub min_percent: f64,
+    /// Reports show this many lines of a tree at most, the heaviest ones; 0: all.
+    pub lines: usize,
+}
+
+impl View {
+    /// Lines of a tree, unless asked for otherwise: two or three screens.
+    pub const LINES: usize = 100;
 }
 
 impl Default for View {
     fn default() -> Self {
-        Self { root: None, callers: None, user: false, by: None, min_percent: 1.0 }
+        Self { root: None, callers: None, user: false, by: None, min_percent: 1.0, lines: Self::LINES }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What replaces the middle of a name that is too long.
-const CUT: &str = "...";
+pub(super) const CUT: &str = "...";
 
 /// Whether `c` shows as itself and takes up room: everything else would hide or disturb what is
 /// around it.

@@ -3,6 +3,7 @@
 pub mod escape;
 pub mod flamegraph;
 pub mod folded;
+mod names;
 pub mod text;
 
 use std::fs::File;

@@ -2,10 +2,12 @@
 
 mod kernel;
 mod processes;
+mod recent;
 mod user;
 
 pub use kernel::{KernelSymbols, lookup_address};
 pub use processes::Processes;
+pub use recent::Reported;
 pub use user::UserSymbols;
 
 use blazesym::symbolize::Symbolizer;

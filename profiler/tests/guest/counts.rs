@@ -22,7 +22,13 @@ fn a_spinning_thread_gets_a_sample_for_each_period() {
     let cpu = session.probe("cpu").unwrap();
     let lost: u64 = session.losses.iter().filter(|loss| loss.probe == "cpu").map(|loss| loss.count).sum();
     // Every period is accounted for; one for each CPU may be under way.
-    let accounted = cpu.events + session.own_samples + lost;
+    let rested: u64 = cpu
+        .counters
+        .iter()
+        .filter(|counter| counter.name.contains("rested"))
+        .map(|counter| counter.value)
+        .sum();
+    let accounted = cpu.events + session.own_samples + rested + lost;
     assert!(
         cpu.due.abs_diff(accounted) <= u64::from(session.host.cpus),
         "{} due, {accounted} known",

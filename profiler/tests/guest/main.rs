@@ -8,5 +8,6 @@ mod guest;
 mod locks;
 mod modules;
 mod probes;
+mod reads;
 #[path = "../common/skip.rs"]
 mod skip;

@@ -1,6 +1,6 @@
 //! Every probe attaches, or says why not.
 
-use profiler::kernel::ladder::PROBES;
+use profiler::kernel::probes::PROBES;
 
 use crate::guest::{attach_to, has_tracepoint, out, rung, state};
 

@@ -132,24 +132,16 @@ fn mounted(sources: &Sources) -> Vec<Mounted> {
     found.into_iter().map(|(_, mounted)| mounted).collect()
 }
 
-/// The hierarchy that tells processes apart: v2 where controllers are managed in it, else that of a
-/// v1 controller, the memory controller's first since every container has a group in it. `None` if
-/// no hierarchy is mounted.
+/// The hierarchy that tells processes apart: that of the v1 memory or CPU controller where there is
+/// one, since containers then have their groups there, else v2. `None` if no hierarchy is mounted.
 pub fn main_hierarchy(sources: &Sources) -> Option<Hierarchy> {
-    let mounts = mounted(sources);
-    let v2 = mounts.iter().find(|mounted| mounted.hierarchy == Some(Hierarchy::V2));
-    let manages = |mounted: &Mounted| {
-        std::fs::read_to_string(mounted.point.join("cgroup.controllers"))
-            .is_ok_and(|controllers| !controllers.trim().is_empty())
+    let hierarchies: Vec<Hierarchy> =
+        mounted(sources).into_iter().filter_map(|mounted| mounted.hierarchy).collect();
+    let of = |controller: &str| {
+        let wanted = Hierarchy::V1 { controller: controller.to_owned() };
+        hierarchies.iter().find(|hierarchy| **hierarchy == wanted)
     };
-    let memory = Hierarchy::V1 { controller: "memory".to_owned() };
-    let mut v1 =
-        mounts.iter().filter_map(|mounted| mounted.hierarchy.clone()).filter(|h| *h != Hierarchy::V2);
-    let v1 = if v1.clone().any(|hierarchy| hierarchy == memory) { Some(memory) } else { v1.next() };
-    match v2 {
-        Some(mounted) if manages(mounted) || v1.is_none() => Some(Hierarchy::V2),
-        _ => v1,
-    }
+    of("memory").or_else(|| of("cpu")).or_else(|| hierarchies.first()).cloned()
 }
 
 /// The control group that `given` means: the path of its folder, or its path in the v2 hierarchy or in that of a

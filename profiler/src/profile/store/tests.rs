@@ -231,6 +231,7 @@ fn full_session() -> Session {
         waits: 1,
         total_ns: 2,
         max_ns: 2,
+        buckets: vec![0, 1],
     });
     session.readahead.push(ReadaheadStat {
         device,

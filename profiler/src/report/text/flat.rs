@@ -7,7 +7,7 @@ use crate::profile::{FlatEntry, Origin, Profile};
 use crate::report::escape::sanitize_to;
 
 /// Lines at most; what is left out is summed up.
-const LINES: usize = 40;
+const LINES: usize = 30;
 /// Smallest share shown, in percent, as part of the tree's threshold: 0.1 % by default.
 const FLOOR: f64 = 0.1;
 /// Columns before the name.

@@ -112,60 +112,99 @@ impl Header<'_> {
         Ok(())
     }
 
+    /// How each probe was attached, in short, and what is wrong with it.
     fn probes(&mut self, probes: &[Probe]) -> io::Result<()> {
         if probes.is_empty() {
             return Ok(());
         }
-        self.line("probes:", "")?;
+        let mut by_rung: Vec<(String, Vec<String>)> = Vec::new();
         for probe in probes {
-            let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
-            match &probe.state {
-                ProbeState::Attached { rung, to, notes } => {
-                    self.item(&lead, &format!("{rung}: {}", to.join(", ")))?;
-                    for note in notes {
-                        self.item(&" ".repeat(PROBE), &format!("note: {note}"))?;
-                    }
-                }
-                ProbeState::Failed { reason } => self.item(&lead, &format!("FAILED: {reason}"))?,
-                ProbeState::Off => self.item(&lead, "off")?,
+            let how = match &probe.state {
+                // Its events are of interest by themselves: what the samples are taken by, how often.
+                ProbeState::Attached { rung, to, .. } if rung == "perf_event" => to.join(", "),
+                ProbeState::Attached { rung, .. } => rung.clone(),
+                ProbeState::Failed { .. } => continue,
+                ProbeState::Off => "off".to_owned(),
+            };
+            let name = sanitize_to(&probe.name, PROBE);
+            match by_rung.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, names)) => names.push(name),
+                None => by_rung.push((how, vec![name])),
             }
         }
-        Ok(())
+        let groups: Vec<String> =
+            by_rung.iter().map(|(how, names)| format!("{} ({})", names.join(", "), sanitize(how))).collect();
+        self.line("probes:", &groups.join("; "))?;
+        for probe in probes {
+            if let ProbeState::Failed { reason } = &probe.state {
+                let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
+                self.item(&lead, &format!("FAILED: {reason}"))?;
+            }
+        }
+        let has_notes =
+            |probe: &&Probe| matches!(&probe.state, ProbeState::Attached { notes, .. } if !notes.is_empty());
+        let noted: Vec<String> =
+            probes.iter().filter(has_notes).map(|probe| sanitize_to(&probe.name, PROBE)).collect();
+        if noted.is_empty() {
+            return Ok(());
+        }
+        self.line(
+            "notes:",
+            &format!("on what {} cannot measure here, under Probes at the end", noted.join(", ")),
+        )
     }
 
+    /// What was lost, each cause once, with the probes that it hit.
     fn losses(&mut self, session: &Session) -> io::Result<()> {
         if session.losses.is_empty() {
             return self.line("lost:", "nothing");
         }
         writeln!(self.out, "{}", self.style.alarm("lost:"))?;
+        let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();
         for loss in &session.losses {
-            let lead = format!("{:<PROBE$}", sanitize_to(&loss.probe, PROBE - 1));
             // Only where a probe says how much there was can a loss be put in proportion.
             let all = session.probe(&loss.probe).map_or(0, |probe| probe.due.max(probe.events));
             let share = match percent(loss.count, all) {
                 share if all > 0 => format!(" ({share:.3}%)"),
                 _ => String::new(),
             };
-            self.item(&lead, &format!("{}{share}: {}", units::grouped(loss.count), loss.cause))?;
+            let count = format!("{} {}{share}", sanitize_to(&loss.probe, PROBE), units::grouped(loss.count));
+            match by_cause.iter_mut().find(|(cause, _)| *cause == loss.cause) {
+                Some((_, counts)) => counts.push(count),
+                None => by_cause.push((&loss.cause, vec![count])),
+            }
+        }
+        for (cause, counts) in by_cause {
+            self.item("- ", &format!("{}: {}", counts.join(", "), cause))?;
         }
         Ok(())
     }
 
     fn samples(&mut self, session: &Session) -> io::Result<()> {
+        let mut left_out = Vec::new();
         if session.idle_samples > 0 {
-            let text =
-                format!("{} CPU samples, in no percentage below", units::grouped(session.idle_samples));
-            self.line("idle:", &text)?;
+            left_out.push(format!("{} samples of idle CPUs", units::grouped(session.idle_samples)));
         }
         if session.own_samples > 0 {
-            let text = format!(
-                "{} CPU samples of the profiler, in no percentage below",
-                units::grouped(session.own_samples)
-            );
-            self.line("own:", &text)?;
+            left_out.push(format!("{} of the profiler itself", units::grouped(session.own_samples)));
         }
-        Ok(())
+        if left_out.is_empty() { Ok(()) } else { self.line("left out:", &left_out.join(", ")) }
     }
+}
+
+/// Writes what each probe is attached to, and what it cannot measure there.
+pub(crate) fn write_probes(probes: &[Probe], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut header = Header { style, out };
+    for probe in probes {
+        let lead = format!("{:<PROBE$}", sanitize_to(&probe.name, PROBE - 1));
+        if let ProbeState::Attached { rung, to, notes } = &probe.state {
+            header.item(&lead, &format!("{rung}: {}", to.join(", ")))?;
+            for note in notes {
+                header.item(&" ".repeat(PROBE), &format!("note: {note}"))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn cpu_facts(host: &Host) -> Vec<String> {

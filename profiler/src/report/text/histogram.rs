@@ -36,13 +36,28 @@ pub(crate) fn write(
     writeln!(
         out,
         "{}",
-        style.heading(format_args!("  {title}: {count} values{}", mean.unwrap_or_default()))
+        style.heading(format_args!(
+            "  {title}: {count} value{}{}",
+            if histogram.count == 1 { "" } else { "s" },
+            mean.unwrap_or_default()
+        ))
     )?;
 
     let Some(first) = histogram.buckets.iter().position(|count| *count > 0) else { return Ok(()) };
     let last = histogram.buckets.iter().rposition(|count| *count > 0).unwrap_or(first);
     let most = histogram.buckets.iter().copied().max().unwrap_or(1);
+    let mut empty = 0;
     for (bucket, &count) in histogram.buckets.iter().enumerate().take(last + 1).skip(first) {
+        // Of a long gap one bucket is enough to see that it is one.
+        empty = if count == 0 { empty + 1 } else { 0 };
+        let next_is_empty = histogram.buckets.get(bucket + 1) == Some(&0);
+        match empty {
+            2 if next_is_empty => writeln!(out, "  {:>18}", "...")?,
+            _ => {}
+        }
+        if empty >= 2 && (empty > 2 || next_is_empty) {
+            continue;
+        }
         let range = match bucket {
             0 => "0".to_owned(),
             64.. => format!("[{}, ...)", units::bucket(Histogram::bucket_start(bucket), unit)),

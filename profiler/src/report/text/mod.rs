@@ -1,5 +1,6 @@
 //! The text report: fits a mail, and has the form in which people post such profiles.
 
+mod distributions;
 mod flat;
 mod header;
 mod histogram;
@@ -17,11 +18,13 @@ pub use style::Style;
 
 use self::style::percent;
 use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError};
-use crate::report::Mark;
 use crate::report::escape::sanitize_to;
+use crate::report::{Mark, names};
 
-/// Writes the report of a session: what was measured and what was lost, the call tree of each kind of
-/// stacks with arrows at `marks`, the flat profile, and what the probes counted.
+/// Writes the report of a session: what was measured and what was lost, what the probes counted, the flat
+/// profile, the call tree of each kind of stacks with arrows at `marks`, and distributions.
+///
+/// The functions of `view` may be called as the report calls them: escaped, shortened, with the module.
 ///
 /// # Errors
 ///
@@ -34,8 +37,9 @@ pub fn render(
     style: &Style,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let trees = trees(session, view)?;
-    write_all(session, &trees, view, marks, style, out).context("cannot write the text report")
+    let view = names::resolve(&session.profile, view);
+    let trees = trees(session, &view)?;
+    write_all(session, &trees, &view, marks, style, out).context("cannot write the text report")
 }
 
 /// The tree of each kind, or why it has none.
@@ -63,6 +67,14 @@ fn write_all(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     header::write(session, style, out)?;
+    // What fits a screen comes first: what the devices and locks saw, and the hottest functions.
+    probes::write(session, style, out)?;
+    if session.profile.kinds().contains(&Kind::Cpu) {
+        let total = session.profile.total(Kind::Cpu);
+        section("Flat profile, CPU time", style, out)?;
+        let entries = profile::flat(&session.profile, Kind::Cpu);
+        flat::write(&session.profile, &entries, total, view.min_percent, style, out)?;
+    }
     for (kind, tree) in trees {
         let total = session.profile.total(*kind);
         let summary = kind_summary(*kind, total, session.host.page_size);
@@ -77,13 +89,8 @@ fn write_all(
             Err(_) => writeln!(out, "no stack of this kind passes through that function")?,
         }
     }
-    if session.profile.kinds().contains(&Kind::Cpu) {
-        let total = session.profile.total(Kind::Cpu);
-        section("Flat profile, CPU time", style, out)?;
-        let entries = profile::flat(&session.profile, Kind::Cpu);
-        flat::write(&session.profile, &entries, total, view.min_percent, style, out)?;
-    }
-    probes::write(session, style, out)
+    distributions::write(session, style, out)?;
+    probes::write_details(session, style, out)
 }
 
 /// An empty line, a heading and a line under it.

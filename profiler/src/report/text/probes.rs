@@ -4,25 +4,51 @@ use std::io::{self, Write};
 
 use super::style::Style;
 use super::table::{Align, Table};
-use super::{device_name, histogram, units};
-use crate::profile::{BlockStat, Histogram, LockStat, Measure, Session};
+use super::{device_name, units};
+use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session, Source, Target};
 use crate::report::escape::sanitize;
 
 /// Rows of a table at most.
-const ROWS: usize = 20;
+const ROWS: usize = 10;
 
 /// Writes all tables that have something to say.
 pub(crate) fn write(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
     rates(session, style, out)?;
+    reads(session, style, out)?;
     block(session, style, out)?;
     readahead(session, style, out)?;
-    locks(session, style, out)?;
-    let pages = [Measure::PageAllocSize];
-    if has_any(session, &pages) {
-        super::section("Page allocations by size", style, out)?;
-        histograms(session, &pages, false, style, out)?;
+    locks(session, style, out)
+}
+
+/// Writes the counters of less interest, and what the probes are attached to.
+pub(crate) fn write_details(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let attached: Vec<_> = session.probes.iter().filter(|probe| probe.is_attached()).collect();
+    if attached.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    super::section("Probes", style, out)?;
+    super::header::write_probes(&session.probes, style, out)?;
+    if attached.iter().all(|probe| probe.counters.is_empty()) {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        ("probe", Align::Left),
+        ("counter", Align::Left),
+        ("value", Align::Right),
+        ("rate", Align::Right),
+    ]);
+    for probe in attached {
+        for counter in &probe.counters {
+            table.row(vec![
+                sanitize(&probe.name).into_owned(),
+                sanitize(&counter.name).into_owned(),
+                units::weight(counter.value as f64, counter.unit),
+                or_dash(a_second(counter.value, session).map(|rate| units::rate(rate, counter.unit))),
+            ]);
+        }
+    }
+    table.write(style, out)
 }
 
 fn a_second(value: u64, session: &Session) -> Option<f64> {
@@ -63,57 +89,72 @@ fn rates(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
             or_dash((probe.stacks > 0).then(|| units::number((every * 10.0).round() / 10.0))),
         ]);
     }
-    table.write(style, out)?;
-
-    if counting.iter().all(|probe| probe.counters.is_empty()) {
-        return Ok(());
-    }
-    writeln!(out)?;
-    let mut table = Table::new(&[
-        ("probe", Align::Left),
-        ("counter", Align::Left),
-        ("value", Align::Right),
-        ("rate", Align::Right),
-    ]);
-    for probe in &counting {
-        for counter in &probe.counters {
-            table.row(vec![
-                sanitize(&probe.name).into_owned(),
-                sanitize(&counter.name).into_owned(),
-                units::weight(counter.value as f64, counter.unit),
-                or_dash(a_second(counter.value, session).map(|rate| units::rate(rate, counter.unit))),
-            ]);
-        }
-    }
     table.write(style, out)
 }
 
+/// What was asked for, to be held against what the block devices had to read.
+fn reads(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    if session.reads.is_empty() {
+        return Ok(());
+    }
+    super::section("Reads asked for", style, out)?;
+    let mut table = Table::new(&[
+        ("file system", Align::Left),
+        ("device", Align::Left),
+        ("how", Align::Left),
+        ("calls", Align::Right),
+        ("bytes", Align::Right),
+        ("size", Align::Right),
+        ("MB/s", Align::Right),
+    ]);
+    for stat in session.reads.iter().take(ROWS) {
+        let how = match stat.how {
+            ReadHow::Buffered => "buffered",
+            ReadHow::Direct => "direct",
+            ReadHow::PageCache => "page cache lookups",
+        };
+        table.row(vec![
+            sanitize(&stat.fs_type).into_owned(),
+            sanitize(&device_name(session, stat.device)).into_owned(),
+            how.to_owned(),
+            units::grouped(stat.calls),
+            units::bytes(stat.bytes as f64),
+            or_dash(mean(stat.bytes, stat.calls).map(units::bytes)),
+            or_dash(a_second(stat.bytes, session).map(|rate| format!("{:.1}", rate / 1e6))),
+        ]);
+    }
+    table.write(style, out)?;
+    left_out(session.reads.len(), out)
+}
+
 fn block(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
-    let measures = [Measure::BioSize, Measure::RequestSize, Measure::RequestLatency];
-    if session.block.is_empty() && !has_any(session, &measures) {
+    if session.block.is_empty() {
         return Ok(());
     }
     super::section("Block devices", style, out)?;
-    if !session.block.is_empty() {
-        let mut table = Table::new(&[
-            ("device", Align::Left),
-            ("op", Align::Left),
-            ("bios", Align::Right),
-            ("bio size", Align::Right),
-            ("requests", Align::Right),
-            ("size", Align::Right),
-            ("MB/s", Align::Right),
-            ("latency", Align::Right),
-            ("p50 <", Align::Right),
-            ("p99 <", Align::Right),
-        ]);
-        for stat in session.block.iter().take(ROWS) {
-            table.row(block_row(session, stat));
-        }
-        table.write(style, out)?;
-        left_out(session.block.len(), out)?;
+    let mut table = Table::new(&[
+        ("device", Align::Left),
+        ("op", Align::Left),
+        ("bios", Align::Right),
+        ("bio size", Align::Right),
+        ("requests", Align::Right),
+        ("size", Align::Right),
+        ("MB/s", Align::Right),
+        ("latency", Align::Right),
+        ("p50 <", Align::Right),
+        ("p99 <", Align::Right),
+    ]);
+    for stat in session.block.iter().take(ROWS) {
+        table.row(block_row(session, stat));
     }
-    histograms(session, &measures, !session.block.is_empty(), style, out)
+    table.write(style, out)?;
+    left_out(session.block.len(), out)?;
+    // They are issued and completed by whoever comes by, so that they cannot be told apart.
+    let all_requests = matches!(session.source, Source::Live) && session.target != Target::System;
+    if all_requests && session.block.iter().any(|stat| stat.requests > 0) {
+        writeln!(out, "  bios are those of the target; requests belong to no process and are everybody's")?;
+    }
+    Ok(())
 }
 
 fn block_row(session: &Session, stat: &BlockStat) -> Vec<String> {
@@ -144,45 +185,42 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
 }
 
 fn readahead(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
-    let measures = [Measure::ReadaheadWanted, Measure::ReadaheadIssued];
-    if session.readahead.is_empty() && !has_any(session, &measures) {
+    if session.readahead.is_empty() {
         return Ok(());
     }
     super::section("Readahead by file", style, out)?;
-    if !session.readahead.is_empty() {
-        let mut table = Table::new(&[
-            ("device", Align::Left),
-            ("inode", Align::Right),
-            ("sync", Align::Right),
-            ("async", Align::Right),
-            ("sequential", Align::Right),
-            ("random", Align::Right),
-            ("wanted", Align::Right),
-            ("issued", Align::Right),
-            ("ra_pages", Align::Right),
+    let mut table = Table::new(&[
+        ("device", Align::Left),
+        ("inode", Align::Right),
+        ("sync", Align::Right),
+        ("async", Align::Right),
+        ("sequential", Align::Right),
+        ("random", Align::Right),
+        ("wanted", Align::Right),
+        ("issued", Align::Right),
+        ("ra_pages", Align::Right),
+    ]);
+    for stat in session.readahead.iter().take(ROWS) {
+        // No reader came by: another caller, such as mmap or execve, asked for the pages itself.
+        let ra_pages = (stat.sync + stat.async_ > 0).then(|| stat.ra_pages.to_string());
+        table.row(vec![
+            sanitize(&device_name(session, stat.device)).into_owned(),
+            stat.inode.to_string(),
+            units::number(stat.sync as f64),
+            units::number(stat.async_ as f64),
+            units::number(stat.sequential as f64),
+            units::number(stat.random as f64),
+            units::number(stat.wanted_pages as f64),
+            units::number(stat.issued_pages as f64),
+            or_dash(ra_pages),
         ]);
-        for stat in session.readahead.iter().take(ROWS) {
-            table.row(vec![
-                sanitize(&device_name(session, stat.device)).into_owned(),
-                stat.inode.to_string(),
-                units::number(stat.sync as f64),
-                units::number(stat.async_ as f64),
-                units::number(stat.sequential as f64),
-                units::number(stat.random as f64),
-                units::number(stat.wanted_pages as f64),
-                units::number(stat.issued_pages as f64),
-                stat.ra_pages.to_string(),
-            ]);
-        }
-        table.write(style, out)?;
-        left_out(session.readahead.len(), out)?;
     }
-    histograms(session, &measures, !session.readahead.is_empty(), style, out)
+    table.write(style, out)?;
+    left_out(session.readahead.len(), out)
 }
 
 fn locks(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()> {
-    let measures = [Measure::LockWait];
-    if session.locks.is_empty() && !has_any(session, &measures) {
+    if session.locks.is_empty() {
         return Ok(());
     }
     // A wait that spins burns a CPU, one that sleeps does not: their times must not be added up.
@@ -202,7 +240,7 @@ fn locks(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
         lock_table(&locks).write(style, out)?;
         left_out(locks.len(), out)?;
     }
-    histograms(session, &measures, !session.locks.is_empty(), style, out)
+    Ok(())
 }
 
 fn lock_table(locks: &[&LockStat]) -> Table {
@@ -236,30 +274,4 @@ fn left_out(rows: usize, out: &mut dyn Write) -> io::Result<()> {
         0 => Ok(()),
         more => writeln!(out, "  ... {more} more"),
     }
-}
-
-fn has_any(session: &Session, measures: &[Measure]) -> bool {
-    session.histograms.iter().any(|histogram| measures.contains(&histogram.measure) && histogram.count > 0)
-}
-
-/// The histograms of these measures, in this order. `separate` them from what was written before.
-fn histograms(
-    session: &Session,
-    measures: &[Measure],
-    separate: bool,
-    style: &Style,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut separate = separate;
-    for measure in measures {
-        let of_measure = session.histograms.iter().filter(|histogram| histogram.measure == *measure);
-        for histogram in of_measure.filter(|histogram| histogram.count > 0).take(ROWS) {
-            if separate {
-                writeln!(out)?;
-            }
-            separate = true;
-            histogram::write(session, histogram, style, out)?;
-        }
-    }
-    Ok(())
 }

@@ -109,6 +109,34 @@ fn light_nodes_that_stand_out_are_shown() {
 }
 
 #[test]
+fn of_a_large_tree_the_heaviest_lines_are_shown() {
+    let mut session = Session::new(Source::Live);
+    let labels = session.profile.intern_labels(Labels::default());
+    for index in 0..50 {
+        let frames = [kernel("main"), kernel(&format!("f{index}")), kernel("leaf")];
+        push(&mut session.profile, Kind::Cpu, labels, &frames, 100 + index);
+    }
+    let view = View { lines: 6, ..View::default() };
+    let tree = |view: &View, marks: &[Mark]| {
+        let report = rendered(&session, view, marks);
+        report.split_once("\nCPU time").unwrap().1.lines().skip(2).collect::<Vec<_>>().join("\n")
+    };
+    let expected = "the heaviest 6 of 101 lines:\n\
+                    main(100.000% 6225/6225)\n    \
+                    f49(2.394% 149/6225)\n        \
+                    leaf(100.000% 149/149)\n    \
+                    f48(2.378% 148/6225)\n        \
+                    leaf(100.000% 148/148)\n    \
+                    f47(2.361% 147/6225)\n        \
+                    ...\n    ...";
+    assert_eq!(tree(&view, &[]), expected);
+    // What a finding is about is shown however many heavier lines there are.
+    let mark = Mark { finding: "small-io".to_owned(), frame: "f0".to_owned() };
+    assert!(tree(&view, &[mark]).contains("    f0(1.606% 100/6225)  <----- small-io\n"));
+    assert!(!tree(&View { lines: 0, ..View::default() }, &[]).contains("heaviest"));
+}
+
+#[test]
 fn functions_of_one_name_are_told_apart() {
     let mut session = bcachefs_session();
     let labels = session.profile.intern_labels(Labels::default());
@@ -143,7 +171,7 @@ fn a_hundred_thousand_levels_do_no_harm() {
     let mut session = Session::new(Source::Live);
     let labels = session.profile.intern_labels(Labels::default());
     push(&mut session.profile, Kind::Cpu, labels, &vec![kernel("recurse"); 100_000], 7);
-    let report = rendered(&session, &View::default(), &[]);
+    let report = rendered(&session, &View { lines: 0, ..View::default() }, &[]);
     assert!(report.lines().filter(|line| line.contains("recurse(100.000% 7/7)")).count() >= 100_000);
 }
 

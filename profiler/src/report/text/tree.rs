@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 
 use super::style::{Style, percent};
+use super::units;
 use crate::profile::{CallTree, Frame, Label, NodeId, View};
 use crate::report::Mark;
 use crate::report::escape::{sanitize, shorten, width};
@@ -27,6 +28,43 @@ const FINDINGS: usize = 40;
 /// A node must have this part of the smallest share of its parent, as share of the whole tree: with the
 /// default of 1 %, 0.1 %. Without it, small shares of small shares would go on for thousands of lines.
 const FLOOR: f64 = 0.1;
+
+/// The nodes that pass both thresholds. Where these are more than the view has lines, only the heaviest:
+/// the rest is mostly single samples, and a report of thousands of lines is not read.
+struct Selection {
+    nodes: HashSet<NodeId>,
+    /// How many nodes pass the thresholds.
+    passing: usize,
+}
+
+impl Selection {
+    /// `forced` nodes are in it whatever their weight.
+    fn new(tree: &CallTree<'_>, view: &View, forced: &HashSet<NodeId>) -> Self {
+        let whole = tree.shown_total();
+        let least = view.min_percent.max(0.0);
+        let passes = |id: NodeId| {
+            let weight = tree.weight(id);
+            percent(weight, tree.parent_weight(id)) >= least && percent(weight, whole) >= least * FLOOR
+                || forced.contains(&id)
+        };
+        let mut passing: Vec<NodeId> = Vec::new();
+        let mut todo: Vec<NodeId> = tree.roots().iter().rev().copied().collect();
+        while let Some(id) = todo.pop() {
+            if passes(id) {
+                passing.push(id);
+                todo.extend(tree.children(id).iter().rev());
+            }
+        }
+        let count = passing.len();
+        if view.lines > 0 && count > view.lines {
+            // Parents stay before their children: they are no lighter, and the sort is stable.
+            passing.sort_by_key(|id| (!forced.contains(id), std::cmp::Reverse(tree.weight(*id))));
+            let forced = passing.iter().take_while(|id| forced.contains(id)).count();
+            passing.truncate(view.lines.max(forced));
+        }
+        Self { nodes: passing.into_iter().collect(), passing: count }
+    }
+}
 
 /// A line of the tree.
 struct Line {
@@ -51,6 +89,10 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let layout = Layout::new(tree, view, &marked(tree, marks));
+    if layout.lines.len() < layout.passing {
+        let (shown, all) = (units::grouped(layout.lines.len() as u64), units::grouped(layout.passing as u64));
+        writeln!(out, "the heaviest {shown} of {all} lines:")?;
+    }
     let mut printer = Printer { layout: &layout, tree, style, out, later: VecDeque::new(), sections: 0 };
     printer.roots()?;
     while let Some((number, line)) = printer.later.pop_front() {
@@ -84,6 +126,8 @@ struct Layout {
     roots_cut: bool,
     /// The weight of all that is in the tree.
     whole: u64,
+    /// Lines there would be, were there no limit to them.
+    passing: usize,
 }
 
 impl Layout {
@@ -97,20 +141,15 @@ impl Layout {
             }
         }
         let whole = tree.shown_total();
-        let least = view.min_percent.max(0.0);
-        let is_shown = |id: NodeId, parent_weight: u64| {
-            let weight = tree.weight(id);
-            percent(weight, parent_weight) >= least && percent(weight, whole) >= least * FLOOR
-                || forced.contains(&id)
-        };
+        let selection = Selection::new(tree, view, &forced);
 
         let mut lines: Vec<Line> = Vec::new();
         let mut roots = Vec::new();
         let mut todo: Vec<(NodeId, Option<usize>, usize)> = Vec::new();
-        let shown_of = |ids: &[NodeId], parent_weight: u64| -> Vec<NodeId> {
-            ids.iter().copied().filter(|id| is_shown(*id, parent_weight)).collect()
+        let shown_of = |ids: &[NodeId]| -> Vec<NodeId> {
+            ids.iter().copied().filter(|id| selection.nodes.contains(id)).collect()
         };
-        let shown = shown_of(tree.roots(), whole);
+        let shown = shown_of(tree.roots());
         let roots_cut = shown.len() < tree.roots().len();
         todo.extend(shown.into_iter().rev().map(|id| (id, None, 0)));
         while let Some((id, parent, depth)) = todo.pop() {
@@ -120,7 +159,7 @@ impl Layout {
                 None => roots.push(index),
             }
             let (weight, parent_weight) = (tree.weight(id), tree.parent_weight(id));
-            let shown = shown_of(tree.children(id), weight);
+            let shown = shown_of(tree.children(id));
             lines.push(Line {
                 id,
                 name: String::new(),
@@ -147,7 +186,7 @@ impl Layout {
             lines[index].extent = own.max(below).max(dots);
             lines[index].name = name;
         }
-        Self { lines, roots, roots_cut, whole }
+        Self { lines, roots, roots_cut, whole, passing: selection.passing }
     }
 }
 
