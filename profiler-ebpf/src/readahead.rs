@@ -92,7 +92,7 @@ pub fn window(inode: u64, index: u64, ra: u64) -> Request {
     let bytes: u64 = read(inode, OFF_INODE_SIZE.load());
     let shift = PAGE_SHIFT.load();
     let end = (bytes + (1 << shift) - 1) >> shift;
-    let left = if end > index { end - index } else { 0 };
+    let left = end.saturating_sub(index);
     let pages = if left < u64::from(size) { left } else { u64::from(size) };
     Request::Window { index, pages }
 }

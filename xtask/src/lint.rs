@@ -43,7 +43,7 @@ fn on_ebpf_target(toolchain: &str, check: &str) -> anyhow::Result<Command> {
     // Apart from the main build, which uses another compiler and other flags.
     command.arg("--target-dir").arg(target_dir()?.join("xtask/lint-ebpf"));
     // As profiler/build.rs has it: aya-ebpf uses unstable features.
-    command.env("RUSTC_BOOTSTRAP", "aya_ebpf");
+    command.env("RUSTC_BOOTSTRAP", "aya_ebpf,profiler");
     let arch = std::env::consts::ARCH;
     command.env("RUSTFLAGS", format!("--cfg=bpf_target_arch=\"{arch}\" -Dwarnings"));
     // These would take the place of the toolchain's compiler and of the flags.
@@ -58,7 +58,7 @@ fn clippy_on_host() -> anyhow::Result<Command> {
     let mut command = cargo();
     command.args(["clippy", "--package", EBPF]);
     command.arg("--target-dir").arg(target_dir()?.join("xtask/lint-ebpf"));
-    command.env("RUSTC_BOOTSTRAP", "aya_ebpf");
+    command.env("RUSTC_BOOTSTRAP", "aya_ebpf,profiler");
     // The crate has a panic handler, but nothing to unwind with.
     command.env("CARGO_PROFILE_DEV_PANIC", "abort");
     command.args(["--", "--deny", "warnings"]);

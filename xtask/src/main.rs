@@ -41,6 +41,9 @@ enum Command {
         /// Do not install the programs that tests drive; tests without theirs are skipped
         #[arg(long)]
         no_install: bool,
+        /// Leave out the virtual machines with other kernels
+        #[arg(long)]
+        no_vm: bool,
         /// Further arguments of `cargo test`, such as a test's name
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup => setup::setup().map(drop),
         Command::Attach { args } => attach::attach(&args),
-        Command::Test { no_install, args } => test::test(!no_install, &args),
+        Command::Test { no_install, no_vm, args } => test::test(!no_install, !no_vm, &args),
         Command::Bench(options) => bench::bench(&options),
         Command::Vm(options) => vm::vm(&options),
         Command::Lint => lint::lint(),

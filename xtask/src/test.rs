@@ -16,8 +16,9 @@ const MAX_SKIPPED: usize = 10;
 /// Where profiler/tests/common/skip.rs notes tests that cannot run.
 const SKIPPED_LOG: &str = "PROFILER_SKIPPED_LOG";
 
-/// Runs the tests; `args` go to `cargo test`.
-pub fn test(may_install: bool, args: &[String]) -> anyhow::Result<()> {
+/// Runs the tests on this kernel, and, unless `args` (which go to `cargo test`) choose some of them, on
+/// others in virtual machines.
+pub fn test(may_install: bool, virtual_machines: bool, args: &[String]) -> anyhow::Result<()> {
     let max_skipped = match std::env::var("PROFILER_MAX_SKIPPED") {
         Ok(number) => {
             number.parse().with_context(|| format!("PROFILER_MAX_SKIPPED is `{number}`, no number"))?
@@ -40,11 +41,19 @@ pub fn test(may_install: bool, args: &[String]) -> anyhow::Result<()> {
     for (name, reason) in &summary.skipped {
         eprintln!("skipped: {name}: {reason}");
     }
-    println!("{summary}");
-    match summary.verdict(succeeded, max_skipped) {
-        Some(reason) => bail!("{reason}"),
-        None => Ok(()),
+    let mut problems = Vec::new();
+    if virtual_machines && args.is_empty() {
+        match crate::vm::default_kernels() {
+            Ok((guests, more)) => {
+                summary.add(guests, "vm");
+                problems = more;
+            }
+            Err(error) => problems.push(format!("other kernels could not be tested: {error:#}")),
+        }
     }
+    println!("{summary}");
+    problems.extend(summary.verdict(succeeded, max_skipped));
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("; ")) }
 }
 
 /// `cargo test`, which builds as the user and runs as root.

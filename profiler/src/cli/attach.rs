@@ -63,18 +63,18 @@ pub struct Args {
 /// # Errors
 ///
 /// Whatever keeps it from measuring, before anything is written; or from saving, after the report.
-pub fn run(args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
     privilege::check()?;
     let output = args.output.clone().unwrap_or_else(default_output);
     store::check_destination(&output)?;
-    let (scope, target) = scope(&args)?;
+    let (scope, target) = scope(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (session, status) = runtime.block_on(measure(&args, scope, target, verbose))?;
+    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
 
-    let printed = print(&session, &args);
+    let printed = print(&session, args);
     let saved = save(&session, &output);
     match &saved {
         Ok(()) => eprintln!("session saved in {}", report::escape::sanitize(&output.to_string_lossy())),

@@ -25,7 +25,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Attach to the running kernel, measure, and report.
-    Attach(attach::Args),
+    Attach(Box<attach::Args>),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
 }
@@ -38,7 +38,7 @@ enum Command {
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
-        Command::Attach(args) => attach::run(args, cli.verbose),
+        Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
     }
 }

@@ -138,13 +138,7 @@ fn open_event(clock: Clock, cpu: u32, frequency: u32) -> io::Result<File> {
     }
     // SAFETY: `attr` is valid; pid -1 with a CPU means every task on it.
     let fd = check(unsafe {
-        sys::perf_event_open(
-            &raw mut attr,
-            -1,
-            cpu as i32,
-            -1,
-            u64::from(bindings::PERF_FLAG_FD_CLOEXEC).into(),
-        )
+        sys::perf_event_open(&raw mut attr, -1, cpu as i32, -1, u64::from(bindings::PERF_FLAG_FD_CLOEXEC))
     })?;
     // SAFETY: a new file descriptor that nobody else owns.
     Ok(unsafe { File::from_raw_fd(fd) })

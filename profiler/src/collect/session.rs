@@ -306,10 +306,8 @@ impl<'a> StackBuilder<'a> {
                 user.push((key.tgid, lookup_address(*ip, i == 0)));
             }
         }
-        for addresses in [&mut kernel] {
-            addresses.sort_unstable();
-            addresses.dedup();
-        }
+        kernel.sort_unstable();
+        kernel.dedup();
         user.sort_unstable();
         user.dedup();
         self.kernel.resolve(&kernel);

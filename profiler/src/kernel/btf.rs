@@ -51,6 +51,9 @@ pub struct Btf {
     strings: (usize, usize),
     /// Position of each type's record in `data`.
     types: Vec<u32>,
+    /// Hashes of the names of types, with their index in `types`; sorted. Looking sixty names up
+    /// one by one in 130 000 types took longer than everything else.
+    names: Vec<(u64, u32)>,
     base: Option<Arc<Btf>>,
 }
 
@@ -109,13 +112,14 @@ impl Btf {
             section(field(8), field(12)).ok_or(BtfError::Format("the type section is out of the file"))?;
         let strings =
             section(field(16), field(20)).ok_or(BtfError::Format("the string section is out of the file"))?;
-        let mut btf = Self { data, strings, types: Vec::new(), base };
+        let mut btf = Self { data, strings, types: Vec::new(), names: Vec::new(), base };
         let mut at = start;
         while at < start + length {
             let record = btf.record_at(at).ok_or(BtfError::Format("a type is cut off"))?;
             btf.types.push(at as u32);
             at = record.tail + record.tail_len().ok_or(BtfError::Format("a type of an unknown kind"))?;
         }
+        btf.names = btf.hashed_names();
         Ok(btf)
     }
 
@@ -223,13 +227,28 @@ impl Btf {
 
     /// The first type with this name and one of these kinds: the module's own, else the kernel's.
     fn find(&self, name: &str, kinds: &[u32]) -> Option<u32> {
-        let first = self.first_id();
-        let own = self.types.iter().enumerate().find_map(|(i, at)| {
-            let record = self.record_at(*at as usize)?;
+        let hash = hash(name.as_bytes());
+        let start = self.names.partition_point(|(known, _)| *known < hash);
+        let same = self.names[start..].iter().take_while(|(known, _)| *known == hash);
+        let own = same.map(|(_, index)| *index).find_map(|index| {
+            let record = self.record_at(self.types[index as usize] as usize)?;
             (kinds.contains(&record.kind) && self.string(record.name) == Some(name.as_bytes()))
-                .then_some(first + i as u32)
+                .then_some(self.first_id() + index)
         });
         own.or_else(|| self.base.as_ref()?.find(name, kinds))
+    }
+
+    fn hashed_names(&self) -> Vec<(u64, u32)> {
+        const FOUND_BY_NAME: [u32; 6] =
+            [KIND_STRUCT, KIND_UNION, KIND_ENUM, KIND_ENUM64, KIND_TYPEDEF, KIND_FUNC];
+        let named = self.types.iter().enumerate().filter_map(|(index, at)| {
+            let record = self.record_at(*at as usize)?;
+            let name = self.string(record.name).filter(|name| !name.is_empty())?;
+            FOUND_BY_NAME.contains(&record.kind).then(|| (hash(name), index as u32))
+        });
+        let mut names: Vec<(u64, u32)> = named.collect();
+        names.sort_unstable();
+        names
     }
 
     /// Type ids below this are the base's; id 0 is `void`.
@@ -298,6 +317,13 @@ impl Record {
             _ => return None,
         })
     }
+}
+
+fn hash(name: &[u8]) -> u64 {
+    use std::hash::Hasher as _;
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(name);
+    hasher.finish()
 }
 
 fn u32_at(data: &[u8], at: usize) -> Option<u32> {

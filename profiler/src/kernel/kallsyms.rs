@@ -34,7 +34,7 @@ fn functions() -> &'static HashMap<String, u64> {
     })
 }
 
-/// Lines read `ffffffff81000000 T name` or `ffffffffc0000000 t name	[module]`.
+/// Lines read `ffffffff81000000 T name`, or end with the module in brackets.
 fn parse(text: &str, wanted: impl Fn(&str) -> bool) -> HashMap<String, u64> {
     text.lines()
         .filter_map(|line| {

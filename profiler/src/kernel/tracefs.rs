@@ -42,7 +42,7 @@ impl Format {
     }
 
     /// From the text of a `format` file, whose lines read
-    /// `field:unsigned int order;	offset:16;	size:4;	signed:0;`.
+    /// `field:unsigned int order; offset:16; size:4; signed:0;`.
     pub fn parse(text: &str) -> Self {
         let fields = text
             .lines()

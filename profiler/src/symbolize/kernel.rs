@@ -141,8 +141,8 @@ mod tests {
             addresses.insert(name.to_owned(), address);
         }
         let functions: Vec<u64> = addresses
-            .iter()
-            .filter_map(|(name, _)| addresses.get(name.strip_prefix("__pfx_")?).copied())
+            .keys()
+            .filter_map(|name| addresses.get(name.strip_prefix("__pfx_")?).copied())
             .filter(|address| *address != 0)
             .take(2000)
             .collect();

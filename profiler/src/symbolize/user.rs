@@ -12,6 +12,9 @@ use rustc_hash::FxBuildHasher;
 use super::processes::{Object, Processes};
 use crate::profile::{Frame, Origin};
 
+/// An address of a process, and where it lies in its file.
+type InBinary = ((u32, u64), u64);
+
 /// Names of user addresses, by process.
 pub struct UserSymbols {
     symbolizer: Symbolizer,
@@ -27,7 +30,7 @@ impl UserSymbols {
     /// Looks many addresses up at once, as pairs of process and address. Those that lie in no
     /// executable mapping stay unknown: [`get`](Self::get) returns `None` for them.
     pub fn resolve(&mut self, processes: &Processes, addresses: &[(u32, u64)]) {
-        let mut by_binary: HashMap<usize, Vec<((u32, u64), u64)>> = HashMap::new();
+        let mut by_binary: HashMap<usize, Vec<InBinary>> = HashMap::new();
         let mut generated: HashMap<u32, Vec<Addr>> = HashMap::new();
         for (tgid, address) in addresses.iter().copied() {
             if self.known.contains_key(&(tgid, address)) {
@@ -58,7 +61,7 @@ impl UserSymbols {
         self.known.get(&(tgid, address))
     }
 
-    fn resolve_in_binary(&mut self, processes: &Processes, index: usize, wanted: &[((u32, u64), u64)]) {
+    fn resolve_in_binary(&mut self, processes: &Processes, index: usize, wanted: &[InBinary]) {
         let Some(binary) = processes.binaries().get(index) else { return };
         let name = binary.path.file_name().map_or_else(
             || binary.path.to_string_lossy().into_owned(),

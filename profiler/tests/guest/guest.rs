@@ -1,8 +1,8 @@
 //! Running the profiler around a piece of work, and what the kernel itself counts.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use profiler::profile::{Labels, ProbeState, Session, Stack, store};
 
@@ -35,17 +35,26 @@ pub fn attach_to(session: &Path, args: &[&str]) -> Session {
 pub fn attach_around(args: &[&str], work: impl FnOnce()) -> Session {
     let folder = tempfile::tempdir().unwrap();
     let session = folder.path().join("session");
-    let child = command(&session, args)
+    let mut child = command(&session, args)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the profiler can be run");
-    wait_until_attached(&child);
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+    let mut said = String::new();
+    // It says so when it is attached.
+    while !said.contains("measuring with") {
+        let length = stderr.read_line(&mut said).expect("what it says is text");
+        assert!(length > 0, "the profiler ended: {said}");
+    }
     work();
     // SAFETY: the child has not been waited for, so that its id is still its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    finished(&session, &child.wait_with_output().expect("the profiler ends"))
+    stderr.read_to_string(&mut said).expect("what it says is text");
+    let status = child.wait().expect("the profiler ends");
+    assert!(status.success(), "the profiler failed ({status}): {said}");
+    store::load(&session).unwrap()
 }
 
 fn command(session: &Path, args: &[&str]) -> Command {
@@ -58,29 +67,6 @@ fn finished(session: &Path, output: &std::process::Output) -> Session {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the profiler failed ({}): {stderr}", output.status);
     store::load(session).unwrap()
-}
-
-/// Waits until the profiler only waits: loading programs takes the kernel's verifier seconds of CPU time in an emulator.
-fn wait_until_attached(child: &Child) {
-    /// Clock ticks that the regular look at the maps may take.
-    const IDLE: u64 = 10;
-    let begin = Instant::now();
-    let mut before = None;
-    loop {
-        std::thread::sleep(Duration::from_millis(700));
-        let now = cpu_ticks(child.id());
-        if before.is_some_and(|before| now - before <= IDLE) {
-            return;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "the profiler is not attached after a minute");
-        before = Some(now);
-    }
-}
-
-/// CPU time of a process, in clock ticks of 10 ms.
-fn cpu_ticks(pid: u32) -> u64 {
-    let stat = procfs::process::Process::new(pid as i32).and_then(|process| process.stat()).unwrap();
-    stat.utime + stat.stime
 }
 
 /// Runs a command, which must succeed.

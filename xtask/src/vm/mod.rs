@@ -33,6 +33,9 @@ const ALL: [&str; 5] = ["5.10", "6.1", "6.12", "6.17", UNSTABLE];
 /// Kernels that must have run, unless fewer were asked for: one alone says little about kernels.
 const ENOUGH: usize = 2;
 
+/// Seconds that a guest may take, several times what it does take.
+const DEFAULT_TIMEOUT: u64 = 400;
+
 /// What it takes, beyond the tools that are copied into the guests where the host has them.
 const NEEDS: [Need; 7] = [
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86", reason: "runs the kernels" },
@@ -45,7 +48,7 @@ const NEEDS: [Need; 7] = [
 ];
 
 /// Arguments of `cargo xtask vm`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Options {
     /// Kernels, by series: 6.1, 6.12, or 7 for Debian unstable's [default: 6.1 6.12 7]
     kernels: Vec<String>,
@@ -62,7 +65,7 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["kernels", "command"])]
     write_docs: bool,
     /// Seconds that a guest may take
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = DEFAULT_TIMEOUT)]
     timeout: u64,
     /// Run this in the guests instead of the tests; what it leaves in /out ends up in target/vm/KERNEL
     #[arg(last = true)]
@@ -79,6 +82,20 @@ enum Outcome {
 
 /// Runs the kernels.
 pub fn vm(options: &Options) -> anyhow::Result<()> {
+    let (total, problems) = kernels(options)?;
+    if options.command.is_empty() {
+        println!("\n{total}");
+    }
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("; ")) }
+}
+
+/// The default kernels' tests, for `cargo xtask test`: their results, and what else went wrong.
+pub fn default_kernels() -> anyhow::Result<(Summary, Vec<String>)> {
+    kernels(&Options { timeout: DEFAULT_TIMEOUT, ..Options::default() })
+}
+
+/// Runs the kernels: results of the tests, and what else went wrong.
+fn kernels(options: &Options) -> anyhow::Result<(Summary, Vec<String>)> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("`cargo xtask vm` builds guests for x86_64 on x86_64 only");
     }
@@ -133,9 +150,6 @@ pub fn vm(options: &Options) -> anyhow::Result<()> {
             }
         }
     }
-    if options.command.is_empty() {
-        println!("\n{total}");
-    }
     if total.failed > 0 {
         problems.push(format!("{} tests failed", total.failed));
     }
@@ -145,7 +159,7 @@ pub fn vm(options: &Options) -> anyhow::Result<()> {
     if options.write_docs && !columns.is_empty() {
         write_docs(&columns)?;
     }
-    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("; ")) }
+    Ok((total, problems))
 }
 
 /// Runs one kernel.
