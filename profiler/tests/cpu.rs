@@ -40,7 +40,9 @@ fn shares_and_totals_are_right() {
 
     // Every sample is somewhere.
     assert_eq!(total + session.idle_samples + lost_weights(&session, "cpu"), probe.events);
-    let others = counter(&session, "cpu", "samples of processes that are not measured");
+    let others = counter(&session, "cpu", "samples of processes that are not measured")
+        + counter(&session, "cpu", "samples of idle CPUs, which are not measured")
+        + counter(&session, "cpu", "due on idle CPUs, whose timer rested");
     let seen = probe.events + session.own_samples + others + late;
     assert!(seen.abs_diff(probe.due) <= u64::from(session.host.cpus), "{seen} samples, due {}", probe.due);
 

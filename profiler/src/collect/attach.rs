@@ -211,7 +211,7 @@ enum Refusal {
 }
 
 /// Detaches and unloads a program.
-pub fn unload(name: &str, program: &mut Program) {
+fn unload(name: &str, program: &mut Program) {
     let result = match program {
         Program::BtfTracePoint(program) => program.unload(),
         Program::TracePoint(program) => program.unload(),

@@ -349,7 +349,6 @@ impl Collector {
             cpu.disable();
             cpu.due()
         });
-        self.detach();
         // Twice, since each drain empties one generation, and the probes have written to both.
         for _ in 0..2 {
             self.drain().context("cannot read the probes' maps")?;
@@ -373,16 +372,10 @@ impl Collector {
             lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };
-        // The programs and maps go now, not after the report.
-        drop(self.ebpf);
+        // The kernel takes a grace period for each program it detaches: meanwhile the report is made.
+        let ebpf = self.ebpf;
+        std::thread::spawn(move || drop(ebpf));
         Ok(session::build(raw))
-    }
-
-    /// Detaches everything but the samples, which are stopped already.
-    fn detach(&mut self) {
-        for (name, program) in self.ebpf.programs_mut() {
-            attach::unload(name, program);
-        }
     }
 }
 

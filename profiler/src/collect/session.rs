@@ -160,11 +160,11 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
     match probe.name.as_str() {
         "cpu" => {
             probe.due = due.unwrap_or(0);
-            counters.push((
-                "samples of processes that are not measured",
-                Unit::Samples,
-                state(Stream::Cpu).aux[aux::CPU_UNWANTED],
-            ));
+            let cpu = state(Stream::Cpu);
+            let others = cpu.aux[aux::CPU_UNWANTED];
+            counters.push(("samples of processes that are not measured", Unit::Samples, others));
+            let idle = cpu.aux[aux::CPU_UNWANTED_IDLE];
+            counters.push(("samples of idle CPUs, which are not measured", Unit::Samples, idle));
         }
         "page-alloc" => {
             let failed = state(Stream::PageAlloc).aux[aux::PAGE_ALLOC_FAILED];

@@ -2,7 +2,7 @@
 //! running kernel has.
 //!
 //! A reader of our own, because start-up needs a dozen offsets out of 130 000 types: looking them
-//! up in place takes a few milliseconds and no memory, where the parsers on crates.io build every
+//! up in place takes a few milliseconds and no memory, where ready-made parsers build every
 //! type first (160 ms and 60 MB measured on a 5.5 MB vmlinux). The format is documented in
 //! Documentation/bpf/btf.rst of the kernel.
 
