@@ -97,7 +97,8 @@ fn check(mounted: &Mounted, session: &Session, readahead_kib: u64) -> String {
         .unwrap_or_else(|| panic!("inode {} is not in {:?}", metadata.ino(), session.readahead));
     assert_eq!(u64::from(file.ra_pages), readahead_kib * 1024 / PAGE, "{file:?}");
     assert_near("pages issued", file.issued_pages, FILE_KIB * 1024 / PAGE, 2);
-    assert_eq!(file.random, 0, "{file:?}");
+    // One in a hundred, as for all counts here: where the kernel skips a program, the next call looks random.
+    assert!(file.random * 100 <= file.sync + file.async_, "{file:?}");
 
     rung(session, "bio");
     let bio = session.profile.total(Kind::Bio);
