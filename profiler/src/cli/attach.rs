@@ -273,11 +273,11 @@ fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
     let style = report::text::Style { color: stdout.is_terminal(), ..Default::default() };
     let mut out = io::BufWriter::new(stdout.lock());
     let result = report::text::render(session, &args.view.view(), &[], &style, &mut out)
-        .and_then(|()| out.flush().map_err(Into::into));
+        .and_then(|()| out.flush().context("cannot print the report"));
     match result {
         // `| head` has seen enough.
         Err(error) if is_broken_pipe(&error) => Ok(()),
-        other => other.context("cannot print the report"),
+        other => other,
     }
 }
 

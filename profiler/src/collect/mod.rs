@@ -376,10 +376,12 @@ impl Collector {
             lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };
-        // The kernel takes a grace period for each program it detaches: meanwhile the report is made.
+        // The programs stay until their own addresses have names. The kernel takes a grace period for
+        // each that it detaches: meanwhile the report is printed.
         let ebpf = self.ebpf;
+        let session = session::build(raw);
         std::thread::spawn(move || drop(ebpf));
-        Ok(session::build(raw))
+        Ok(session)
     }
 }
 

@@ -97,12 +97,13 @@ fn check(mounted: &Mounted, session: &Session, readahead_kib: u64) -> String {
         .unwrap_or_else(|| panic!("inode {} is not in {:?}", metadata.ino(), session.readahead));
     assert_eq!(u64::from(file.ra_pages), readahead_kib * 1024 / PAGE, "{file:?}");
     assert_near("pages issued", file.issued_pages, FILE_KIB * 1024 / PAGE, 2);
-    assert_eq!(file.random, 0, "{file:?}");
+    // One in a hundred, as for all counts here: where the kernel skips a program, the next call looks random.
+    assert!(file.random * 100 <= file.sync + file.async_, "{file:?}");
 
     rung(session, "bio");
     let bio = session.profile.total(Kind::Bio);
     // What bios can hold: at least the file, and not a multiple of it.
-    assert!(bio >= FILE_KIB << 10 && bio < 3 * (FILE_KIB << 10), "{bio} bytes of bios");
+    assert!((FILE_KIB << 10..3 * (FILE_KIB << 10)).contains(&bio), "{bio} bytes of bios");
     rung(session, "readahead").to_owned()
 }
 

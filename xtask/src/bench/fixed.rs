@@ -18,17 +18,17 @@ pub fn run(context: &Context) -> anyhow::Result<String> {
         rows.extend(start(context, what, args)?);
     }
     let load_before = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    rows.extend(while_running(context, "idle")?);
+    rows.extend(while_running(context, "no load added")?);
     let load = Load::start(&context.folder)?;
-    rows.extend(while_running(context, "busy")?);
+    rows.extend(while_running(context, "loaded")?);
     drop(load);
 
     let others = load_before.split_whitespace().next().unwrap_or("?");
     let Context { repeat, seconds, .. } = context;
     Ok(format!(
         "## Fixed costs\n\n\
-         `profiler attach` with default options, release build, {repeat} runs of each kind. The idle machine\n\
-         had a load average of {others} before, from other work. The busy machine has one\n\
+         `profiler attach` with default options, release build, {repeat} runs of each kind. *No load added* is the machine as it was, which\n\
+         had a load average of {others} before, from other work. *Loaded*, it has one\n\
          loop a CPU that writes, syncs, reads and hashes a file of 64 MiB in short-lived processes.\n\n\
          - *start*: from the exec until the probes count. The first CPU sample follows within 1/99 s.\n\
          - *report*: from SIGINT until the process has ended, with the report printed and everything saved.\n\
