@@ -1,7 +1,10 @@
 //! Functions of modules have names, and the name of their module.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use profiler::kernel::btf::Btf;
 use profiler::profile::Kind;
 
 use crate::guest::{attach_around, scratch, sh, try_sh, weight_of};
@@ -46,4 +49,26 @@ fn functions_of_a_module_are_named() {
             session.profile.total(kind)
         );
     }
+}
+
+#[test]
+fn structures_of_a_module_are_known() {
+    const NAME: &str = "modules::structures_of_a_module_are_known";
+    if let Err(error) = try_sh("modprobe xfs") {
+        return skip(NAME, &format!("no XFS: {error}"));
+    }
+    let path = Path::new("/sys/kernel/btf/xfs");
+    if !path.exists() {
+        return skip(NAME, "this kernel has no type information of modules (5.11 brought it)");
+    }
+    let kernel = Arc::new(Btf::vmlinux().unwrap());
+    let xfs = Btf::from_file(path, Some(Arc::clone(&kernel))).unwrap();
+    // The superblock has been the first member for as long as there is XFS in the kernel.
+    assert_eq!(xfs.offset_of("xfs_mount", "m_sb"), Some(0));
+    // A structure of the kernel inside one of the module.
+    let vnode = xfs.offset_of("xfs_inode", "i_vnode").unwrap();
+    let number = kernel.offset_of("inode", "i_ino").unwrap();
+    assert_eq!(xfs.offset_of("xfs_inode", "i_vnode.i_ino"), Some(vnode + number));
+    assert!(xfs.has_function("xfs_file_read_iter") && !kernel.has_function("xfs_file_read_iter"));
+    assert_eq!(xfs.offset_of("xfs_mount", "no_such_member"), None);
 }
