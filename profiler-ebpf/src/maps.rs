@@ -84,7 +84,7 @@ pub static READS: HashMap<ReadKey, ReadTotals> = HashMap::with_max_entries(1024,
 /// Locks that this CPU waits for: an interrupt can wait inside another one's wait. Entry 0 counts
 /// them, entries 1 to 7 are their addresses. For return probes, which do not see arguments.
 #[map]
-pub static SPINNING: PerCpuArray<[u64; 8]> = PerCpuArray::with_max_entries(1, 0);
+pub static SPINNING: PerCpuArray<[u64; 16]> = PerCpuArray::with_max_entries(1, 0);
 
 /// Processes that are measured.
 #[map]

@@ -46,10 +46,11 @@ pub fn slowpath_kprobe(ctx: ProbeContext) -> u32 {
     let Some(spinning) = SPINNING.get_ptr_mut(0) else { return 0 };
     // SAFETY: this CPU's own; whoever nests in here leaves it as it was.
     let spinning = unsafe { &mut *spinning };
-    let depth = spinning[0] + 1;
+    // Masked before anything else, so that every verifier knows that it is within the array.
+    let depth = (spinning[0] & 7) + 1;
     if depth < 8 {
         spinning[0] = depth;
-        spinning[(depth & 7) as usize] = lock as u64;
+        spinning[depth as usize] = lock as u64;
         begin(&ctx, lock as u64, SPIN);
     }
     0
@@ -61,10 +62,10 @@ pub fn slowpath_kretprobe(ctx: RetProbeContext) -> u32 {
     let Some(spinning) = SPINNING.get_ptr_mut(0) else { return 0 };
     // SAFETY: as above.
     let spinning = unsafe { &mut *spinning };
-    let depth = spinning[0];
-    if depth > 0 && depth < 8 {
+    let depth = spinning[0] & 7;
+    if depth > 0 {
         spinning[0] = depth - 1;
-        end(&ctx, spinning[(depth & 7) as usize]);
+        end(&ctx, spinning[depth as usize]);
     }
     0
 }
