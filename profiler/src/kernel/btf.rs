@@ -139,11 +139,6 @@ impl Btf {
         Some(offset)
     }
 
-    /// Whether the structure exists.
-    pub fn has_struct(&self, structure: &str) -> bool {
-        self.find(structure, &[KIND_STRUCT]).is_some()
-    }
-
     /// Whether the kernel has a function of this name (that was not inlined everywhere).
     pub fn has_function(&self, name: &str) -> bool {
         self.find(name, &[KIND_FUNC]).is_some()
