@@ -4,6 +4,7 @@
 
 pub mod cli;
 mod collect;
+pub mod diagnose;
 pub mod kernel;
 pub mod profile;
 pub mod report;

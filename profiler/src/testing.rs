@@ -412,3 +412,19 @@ fn profile(nvme: Device) -> Profile {
     push(&mut profile, Kind::PageAlloc, pages, &alloc[..1], 9_440);
     profile
 }
+
+/// A finding of the pathology `id`, about nothing, that points at `frames`.
+pub(crate) fn finding(id: &str, severity: Severity, frames: &[&str]) -> Finding {
+    Finding {
+        id: id.to_owned(),
+        title: format!("{id}: what is wrong with it"),
+        severity,
+        confidence: Confidence::Suspected,
+        impact: Impact { share: 0.5, of: Resource::CpuTime },
+        about: Vec::new(),
+        evidence: Vec::new(),
+        why: String::new(),
+        advice: Vec::new(),
+        marks: frames.iter().map(|frame| Mark { kind: None, frame: (*frame).to_owned() }).collect(),
+    }
+}

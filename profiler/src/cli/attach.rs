@@ -272,7 +272,7 @@ fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
     let stdout = io::stdout();
     let style = report::text::Style { color: stdout.is_terminal(), ..Default::default() };
     let mut out = io::BufWriter::new(stdout.lock());
-    let result = report::text::render(session, &args.view.view(), &[], &style, &mut out)
+    let result = report::text::render(session, &args.view.view(), &style, &mut out)
         .and_then(|()| out.flush().context("cannot print the report"));
     match result {
         // `| head` has seen enough.

@@ -5,6 +5,7 @@
 //! nothing else.
 
 pub mod calltree;
+pub mod finding;
 pub mod flat;
 pub mod histogram;
 pub mod kind;
@@ -15,9 +16,11 @@ pub mod session;
 pub mod stacks;
 pub mod store;
 pub(crate) mod trie;
+pub(crate) mod units;
 pub mod view;
 
 pub use calltree::{CallTree, NodeId};
+pub use finding::{Advice, Confidence, Evidence, Finding, Impact, Mark, Resource, Severity, Subject};
 pub use flat::{FlatEntry, flat};
 pub use histogram::{Histogram, Measure};
 pub use kind::{Kind, Unit};
@@ -25,7 +28,7 @@ pub use labels::{Device, IoOp, Labels, LockKind};
 pub use paths::Label;
 pub use session::{
     BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, Probe, ProbeState, ReadHow, ReadStat,
-    ReadaheadStat, Session, Source, Target,
+    ReadaheadStat, Session, Source, Target, Weights,
 };
 pub use stacks::{Frame, FrameId, LabelsId, Location, LocationId, Origin, Profile, Stack};
 pub use view::{GroupBy, UnknownGroup, View, ViewError};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::finding::Finding;
 use super::histogram::Histogram;
 use super::kind::{Kind, Unit};
 use super::labels::{Device, IoOp, LockKind};
@@ -21,6 +22,12 @@ pub struct Session {
     /// Where the data came from.
     #[serde(default)]
     pub source: Source,
+    /// What its source calls it, where one source holds several: `Machine A`. Untrusted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub heading: Option<String>,
+    /// What the weights of the stacks are.
+    #[serde(default)]
+    pub weights: Weights,
     /// Start of the measurement, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started: Option<jiff::Timestamp>,
@@ -63,10 +70,28 @@ pub struct Session {
     /// Reads asked of file systems and block devices, most bytes first.
     #[serde(default)]
     pub reads: Vec<ReadStat>,
+    /// What is wrong, the worst first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// The weighted stacks.
     #[serde(skip)]
     pub profile: Profile,
 }
+
+/// What the weights of a session's stacks are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weights {
+    /// Counts, in the unit of their kind.
+    #[default]
+    Counts,
+    /// Only shares were known. [`SHARES_TOTAL`] stands for all of a kind; a stack without frames has the
+    /// part that the source does not account for. No statement about significance can be made from these.
+    Shares,
+}
+
+/// The weight of everything where the weights are [`Weights::Shares`]: one is 0.00001 %.
+pub const SHARES_TOTAL: u64 = 10_000_000;
 
 /// Where a session's data came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

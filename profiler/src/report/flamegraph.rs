@@ -8,7 +8,8 @@ use inferno::flamegraph::{Options, from_lines};
 
 use super::escape::{sanitize, sanitize_to};
 use super::folded::{Folded, name};
-use super::text::{kind_summary, units};
+use super::text::kind_summary;
+use crate::profile::units;
 use crate::profile::{GroupBy, Kind, Label, Origin, Session};
 
 /// Frames narrower than this are left out, in percent of the width: a tenth of a pixel on a wide screen.

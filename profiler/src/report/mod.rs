@@ -32,9 +32,7 @@ pub fn write_all(session: &Session, folder: &Path) -> anyhow::Result<()> {
         };
         write().with_context(|| format!("cannot write {}", path.display()))
     };
-    in_file("report.txt", &mut |out| {
-        text::render(session, &View::default(), &[], &text::Style::default(), out)
-    })?;
+    in_file("report.txt", &mut |out| text::render(session, &View::default(), &text::Style::default(), out))?;
     for kind in session.profile.kinds() {
         in_file(&format!("{}.svg", kind.name()), &mut |out| flamegraph::write(session, kind, out))?;
         in_file(&format!("{}.folded", kind.name()), &mut |out| {
@@ -42,14 +40,4 @@ pub fn write_all(session: &Session, folder: &Path) -> anyhow::Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// Points at a function that a finding is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// Id of the finding, as the arrow shows it.
-    pub finding: String,
-    /// Name of the function, plain or with its module: `xfs_agino_range [xfs]`. Each tree is marked at
-    /// the heaviest node of this function.
-    pub frame: String,
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::style::{Style, percent};
-use super::units;
+use crate::profile::units;
 use crate::profile::{Host, Probe, ProbeState, Session, Source, Target};
 use crate::report::escape::{sanitize, sanitize_to, width};
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::style::Style;
-use super::units;
+use crate::profile::units;
 use crate::profile::{Histogram, Session};
 use crate::report::escape::sanitize_to;
 

@@ -8,7 +8,6 @@ mod probes;
 mod style;
 mod table;
 mod tree;
-pub(super) mod units;
 
 use std::io::{self, Write};
 
@@ -17,12 +16,12 @@ use anyhow::Context as _;
 pub use style::Style;
 
 use self::style::percent;
-use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError};
+use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError, units};
 use crate::report::escape::sanitize_to;
-use crate::report::{Mark, names};
+use crate::report::names;
 
 /// Writes the report of a session: what was measured and what was lost, what the probes counted, the flat
-/// profile, the call tree of each kind of stacks with arrows at `marks`, and distributions.
+/// profile, the call tree of each kind of stacks with arrows at what the findings are about, and distributions.
 ///
 /// The functions of `view` may be called as the report calls them: escaped, shortened, with the module.
 ///
@@ -30,16 +29,10 @@ use crate::report::{Mark, names};
 ///
 /// When `view` is about a function that is in no stack of any kind (the cause is a [`ViewError`]), or
 /// when writing fails.
-pub fn render(
-    session: &Session,
-    view: &View,
-    marks: &[Mark],
-    style: &Style,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+pub fn render(session: &Session, view: &View, style: &Style, out: &mut dyn Write) -> anyhow::Result<()> {
     let view = names::resolve(&session.profile, view);
     let trees = trees(session, &view)?;
-    write_all(session, &trees, &view, marks, style, out).context("cannot write the text report")
+    write_all(session, &trees, &view, style, out).context("cannot write the text report")
 }
 
 /// The tree of each kind, or why it has none.
@@ -62,7 +55,6 @@ fn write_all(
     session: &Session,
     trees: &Trees<'_>,
     view: &View,
-    marks: &[Mark],
     style: &Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -84,7 +76,7 @@ fn write_all(
                 if let Some(line) = focus_line(tree, view) {
                     writeln!(out, "{line}")?;
                 }
-                tree::write(tree, view, marks, style, out)?;
+                tree::write(tree, view, &session.findings, style, out)?;
             }
             Err(_) => writeln!(out, "no stack of this kind passes through that function")?,
         }

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use super::device_name;
 use super::style::Style;
 use super::table::{Align, Table};
-use super::{device_name, units};
+use crate::profile::units;
 use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session, Source, Target};
 use crate::report::escape::sanitize;
 

@@ -1,18 +1,22 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::{GroupBy, Labels, ProbeState, Source, Target};
+use crate::profile::{Finding, GroupBy, Labels, ProbeState, Severity, Source, Target};
 use crate::report::escape::width;
-use crate::testing::{bcachefs_profile, kernel, push, session};
+use crate::testing::{bcachefs_profile, finding, kernel, push, session};
 
-fn rendered(session: &Session, view: &View, marks: &[Mark]) -> String {
+fn rendered(session: &Session, view: &View, marks: &[Finding]) -> String {
+    let session = Session { findings: marks.to_vec(), ..session.clone() };
     let mut out = Vec::new();
-    render(session, view, marks, &Style::default(), &mut out).unwrap();
+    render(&session, view, &Style::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn marks() -> Vec<Mark> {
-    let mark = |finding: &str, frame: &str| Mark { finding: finding.to_owned(), frame: frame.to_owned() };
+fn mark(id: &str, frame: &str) -> Finding {
+    finding(id, Severity::Warning, &[frame])
+}
+
+fn marks() -> Vec<Finding> {
     vec![
         mark("read-amplification", "bch2_bio_alloc_pages_pool"),
         mark("cacheline-contention", "xfs_agino_range [xfs]"),
@@ -89,7 +93,7 @@ fn root_and_callers_say_their_share() {
 #[test]
 fn an_unknown_function_is_an_error_a_missing_one_is_not() {
     let view = |name: &str| View { root: Some(name.to_owned()), ..View::default() };
-    let error = render(&session(), &view("aio_raed"), &[], &Style::default(), &mut Vec::new()).unwrap_err();
+    let error = render(&session(), &view("aio_raed"), &Style::default(), &mut Vec::new()).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(ViewError::NoSuchFunction { .. })), "{error}");
     let report = rendered(&session(), &view("do_unlinkat"), &[]);
     assert!(report.contains("no stack of this kind passes through that function"));
@@ -101,7 +105,7 @@ fn light_nodes_that_stand_out_are_shown() {
     let labels = session.profile.intern_labels(Labels::default());
     push(&mut session.profile, Kind::Cpu, labels, &["light", "lighter"].map(kernel), 3);
     assert!(!rendered(&session, &View::default(), &[]).contains("lighter("));
-    let mark = Mark { finding: "small-io".to_owned(), frame: "lighter".to_owned() };
+    let mark = mark("small-io", "lighter");
     assert!(
         rendered(&session, &View::default(), &[mark])
             .contains("    lighter(100.000% 3/3)  <----- small-io\n")
@@ -117,7 +121,7 @@ fn of_a_large_tree_the_heaviest_lines_are_shown() {
         push(&mut session.profile, Kind::Cpu, labels, &frames, 100 + index);
     }
     let view = View { lines: 6, ..View::default() };
-    let tree = |view: &View, marks: &[Mark]| {
+    let tree = |view: &View, marks: &[Finding]| {
         let report = rendered(&session, view, marks);
         report.split_once("\nCPU time").unwrap().1.lines().skip(2).collect::<Vec<_>>().join("\n")
     };
@@ -131,7 +135,7 @@ fn of_a_large_tree_the_heaviest_lines_are_shown() {
                     ...\n    ...";
     assert_eq!(tree(&view, &[]), expected);
     // What a finding is about is shown however many heavier lines there are.
-    let mark = Mark { finding: "small-io".to_owned(), frame: "f0".to_owned() };
+    let mark = mark("small-io", "f0");
     assert!(tree(&view, &[mark]).contains("    f0(1.606% 100/6225)  <----- small-io\n"));
     assert!(!tree(&View { lines: 0, ..View::default() }, &[]).contains("heaviest"));
 }
@@ -150,7 +154,7 @@ fn functions_of_one_name_are_told_apart() {
 fn color_changes_nothing_but_color() {
     let style = Style { color: true, width: 100 };
     let mut out = Vec::new();
-    render(&session(), &View::default(), &marks(), &style, &mut out).unwrap();
+    render(&Session { findings: marks(), ..session() }, &View::default(), &style, &mut out).unwrap();
     let colored = String::from_utf8(out).unwrap();
     assert!(colored.contains("\x1b[31m"));
     let mut plain = String::new();
@@ -191,7 +195,7 @@ proptest! {
             push(&mut session.profile, Kind::BlockIo, labels, &frames, weight);
         }
         let view = View { min_percent: 0.0, ..View::default() };
-        let report = rendered(&session, &view, &[Mark { finding, frame }]);
+        let report = rendered(&session, &view, &[mark(&finding, &frame)]);
         for line in report.lines() {
             prop_assert!(width(line) <= 100, "{}: {line}", width(line));
             prop_assert!(!line.chars().any(char::is_control));

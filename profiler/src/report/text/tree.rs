@@ -8,9 +8,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 
 use super::style::{Style, percent};
-use super::units;
-use crate::profile::{CallTree, Frame, Label, NodeId, View};
-use crate::report::Mark;
+use crate::profile::units;
+use crate::profile::{CallTree, Finding, Frame, Label, NodeId, View};
 use crate::report::escape::{sanitize, shorten, width};
 
 /// Columns of a level.
@@ -84,11 +83,11 @@ struct Line {
 pub(crate) fn write(
     tree: &CallTree<'_>,
     view: &View,
-    marks: &[Mark],
+    findings: &[Finding],
     style: &Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let layout = Layout::new(tree, view, &marked(tree, marks));
+    let layout = Layout::new(tree, view, &marked(tree, findings));
     if layout.lines.len() < layout.passing {
         let (shown, all) = (units::grouped(layout.lines.len() as u64), units::grouped(layout.passing as u64));
         writeln!(out, "the heaviest {shown} of {all} lines:")?;
@@ -102,18 +101,23 @@ pub(crate) fn write(
 }
 
 /// The nodes to point at, with the ids of the findings: for each mark the heaviest node of its function.
-fn marked(tree: &CallTree<'_>, marks: &[Mark]) -> HashMap<NodeId, String> {
+fn marked(tree: &CallTree<'_>, findings: &[Finding]) -> HashMap<NodeId, String> {
     let mut marked: HashMap<NodeId, String> = HashMap::new();
-    for mark in marks {
+    let marks = findings.iter().flat_map(|finding| finding.marks.iter().map(move |mark| (finding, mark)));
+    for (finding, mark) in marks.filter(|(_, mark)| mark.kind.is_none_or(|kind| kind == tree.kind())) {
         let called = |id: &NodeId| tree.frame(*id).is_some_and(|frame| frame.is_called(&mark.frame));
         // Of equally heavy ones the outermost.
         let heaviest = tree.ids().filter(called).max_by_key(|id| (tree.weight(*id), std::cmp::Reverse(*id)));
         if let Some(id) = heaviest {
-            let findings = marked.entry(id).or_default();
-            if !findings.is_empty() {
-                findings.push_str(", ");
+            let ids = marked.entry(id).or_default();
+            let name = sanitize(&finding.id);
+            // Several findings of one pathology may point at one function.
+            if !ids.split(", ").any(|known| known == name) {
+                if !ids.is_empty() {
+                    ids.push_str(", ");
+                }
+                ids.push_str(&name);
             }
-            findings.push_str(&sanitize(&mark.finding));
         }
     }
     marked
