@@ -13,6 +13,7 @@ use super::child::{self, Child};
 use super::status::Status;
 use super::views::ViewArgs;
 use crate::collect::{Collector, Options, Scope};
+use crate::diagnose;
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{cgroup, privilege, sources::Sources};
 use crate::profile::{Session, Target, store};
@@ -72,7 +73,8 @@ pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    let (mut session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    session.findings = diagnose::diagnose(&session);
 
     let printed = print(&session, args);
     let saved = save(&session, &output);

@@ -8,6 +8,7 @@
 mod devices;
 mod facts;
 mod symbols;
+mod unseen;
 
 use std::cmp::Reverse;
 
@@ -15,6 +16,7 @@ use crate::profile::{Finding, Session, Subject};
 
 pub use facts::{Facts, FrameSet, StackView};
 pub use symbols::normalize;
+pub use unseen::{Unseen, unseen};
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
 pub const ALL: &[&dyn Pathology] = &[];
@@ -41,7 +43,7 @@ pub struct About {
     pub why: &'static str,
     /// What can be done, the best first.
     pub cures: &'static [&'static str],
-    /// What it needs to be confirmed, the probes by name.
+    /// What it needs to be confirmed. Probes that it cannot do without stand in backticks: `` `readahead` ``.
     pub confirmed_by: &'static str,
     /// The shape of a profile that makes it suspected; empty if none does.
     pub suspected_by: &'static str,
