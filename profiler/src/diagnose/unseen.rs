@@ -1,10 +1,12 @@
 //! What a session cannot show: silence about it means nothing.
 
+use serde::Serialize;
+
 use super::{ALL, About};
 use crate::profile::{Confidence, Session};
 
 /// Pathologies that a session cannot confirm, all for want of the same probes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     /// The probes that did not run; empty where the session has no probes at all, as imported ones.
     pub probes: Vec<&'static str>,

@@ -17,11 +17,12 @@ use anyhow::Context as _;
 
 pub use style::Style;
 
-use self::style::percent;
+pub(super) use self::style::percent;
 use crate::diagnose::{Unseen, unseen};
 use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError, units};
 use crate::report::escape::sanitize_to;
 use crate::report::names;
+use crate::report::selection::{Trees, trees};
 
 /// Writes the report of a session: what was measured and what was lost, what is wrong, what the probes counted,
 /// the flat profile, the call tree of each kind of stacks with arrows at what the findings are about, and distributions.
@@ -49,22 +50,6 @@ fn render_with(
         .and_then(|()| findings::write(session, unseen, style, out))
         .and_then(|()| write_measurements(session, &trees, &view, style, out))
         .context("cannot write the text report")
-}
-
-/// The tree of each kind, or why it has none.
-type Trees<'s> = Vec<(Kind, Result<CallTree<'s>, ViewError>)>;
-
-fn trees<'s>(session: &'s Session, view: &View) -> Result<Trees<'s>, ViewError> {
-    let kinds = session.profile.kinds();
-    let mut trees: Trees<'_> =
-        kinds.into_iter().map(|kind| (kind, CallTree::build(&session.profile, kind, view))).collect();
-    // A function may well be missing from some kinds, but if it is in none, its name is wrong.
-    if trees.iter().all(|(_, tree)| tree.is_err())
-        && let Some((_, Err(error))) = trees.drain(..).next()
-    {
-        return Err(error);
-    }
-    Ok(trees)
 }
 
 fn write_measurements(
