@@ -6,6 +6,7 @@
 //! difference: only which facts it has.
 
 mod devices;
+mod document;
 mod facts;
 mod symbols;
 mod unseen;
@@ -14,6 +15,7 @@ use std::cmp::Reverse;
 
 use crate::profile::{Finding, Session, Subject};
 
+pub use document::{EXPLAINED, NEVER_SUSPECTED, document};
 pub use facts::{Facts, FrameSet, StackView};
 pub use symbols::normalize;
 pub use unseen::{Unseen, unseen};
