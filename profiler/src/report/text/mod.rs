@@ -19,7 +19,7 @@ pub use style::Style;
 
 pub(super) use self::style::percent;
 use crate::diagnose::{Unseen, unseen};
-use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError, units};
+use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, units};
 use crate::report::escape::sanitize_to;
 use crate::report::names;
 use crate::report::selection::{Trees, trees};
@@ -31,7 +31,8 @@ use crate::report::selection::{Trees, trees};
 ///
 /// # Errors
 ///
-/// When `view` is about a function that is in no stack of any kind (the cause is a [`ViewError`]), or
+/// When `view` is about a function that is in no stack of any kind (the cause is a
+/// [`ViewError`](profile::ViewError)), or
 /// when writing fails.
 pub fn render(session: &Session, view: &View, style: &Style, out: &mut dyn Write) -> anyhow::Result<()> {
     render_with(session, &unseen(session), view, style, out)

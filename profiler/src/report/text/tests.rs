@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::profile::{
     Advice, Evidence, Finding, GroupBy, Impact, Labels, ProbeState, Resource, Severity, Source, Subject,
-    Target,
+    Target, ViewError,
 };
 use crate::report::escape::width;
 use crate::testing::{self, bcachefs_profile, finding, kernel, push, session};
