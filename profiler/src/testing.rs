@@ -428,3 +428,9 @@ pub(crate) fn finding(id: &str, severity: Severity, frames: &[&str]) -> Finding 
         marks: frames.iter().map(|frame| Mark { kind: None, frame: (*frame).to_owned() }).collect(),
     }
 }
+
+/// A probe that ran.
+pub(crate) fn attached(name: &str) -> Probe {
+    let state = ProbeState::Attached { rung: "tp_btf".to_owned(), to: Vec::new(), notes: Vec::new() };
+    Probe { state, ..Probe::off(name, None) }
+}
