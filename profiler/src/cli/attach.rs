@@ -168,7 +168,8 @@ async fn measure(
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    let session = collector.stop(target)?;
+    let mut session = collector.stop(target)?;
+    session.findings = crate::diagnose::diagnose(&session);
     status_line.finish();
     Ok((session, status))
 }

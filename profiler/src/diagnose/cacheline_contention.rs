@@ -213,7 +213,7 @@ fn finding(main: &Grown<'_>, others: &[Grown<'_>], floor: Option<f64>) -> Findin
             main.share / main.before,
             None,
             format!(
-                "{} times the share that the same work gives it on the other machine",
+                "{} times the share that the same work gives it in the other session",
                 number::times(main.share / main.before).trim_end_matches('x')
             ),
         ),
@@ -327,7 +327,7 @@ mod tests {
             let mut session = Session::new(Source::Live);
             let labels = session.profile.intern_labels(Default::default());
             push(&mut session.profile, Kind::Cpu, labels, &["sys", "small"].map(kernel), own);
-            push(&mut session.profile, Kind::Cpu, labels, &["sys", "small", "large"].map(kernel), below);
+            push(&mut session.profile, Kind::Cpu, labels, &["sys", "small", "memcpy"].map(kernel), below);
             push(&mut session.profile, Kind::Cpu, labels, &["sys", "rest"].map(kernel), 1000 - own - below);
             session
         };
