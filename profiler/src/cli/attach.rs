@@ -76,8 +76,7 @@ pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (mut session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
-    session.findings = diagnose::diagnose(&session);
+    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
 
     let printed = present(&session, &args.view.view(), &args.present);
     let saved = save(&session, &output);
@@ -179,7 +178,8 @@ async fn measure(
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    let session = collector.stop(target)?;
+    let mut session = collector.stop(target)?;
+    session.findings = diagnose::diagnose(&session);
     status_line.finish();
     Ok((session, status))
 }

@@ -138,6 +138,10 @@ impl Collector {
     ///
     /// If not even the maps can be made, or the control group cannot be measured.
     pub fn attach(options: Options) -> anyhow::Result<Self> {
+        // Without it, what needs it says so by name.
+        if let Err(error) = crate::kernel::tracefs::provide() {
+            tracing::info!("cannot mount tracefs: {error}");
+        }
         let kernel_btf = crate::kernel::btf::Btf::vmlinux();
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);

@@ -5,9 +5,14 @@
 //! the profile is there, it *suspects*; otherwise it is silent. Where a session came from makes no
 //! difference: only which facts it has.
 
+mod cacheline_contention;
 mod devices;
 mod document;
 mod facts;
+mod number;
+mod read_amplification;
+mod readahead_disabled;
+mod readahead_waste;
 mod symbols;
 mod unseen;
 
@@ -21,7 +26,12 @@ pub use symbols::normalize;
 pub use unseen::{Unseen, unseen};
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
-pub const ALL: &[&dyn Pathology] = &[];
+pub const ALL: &[&dyn Pathology] = &[
+    &read_amplification::ReadAmplification,
+    &readahead_disabled::ReadaheadDisabled,
+    &readahead_waste::ReadaheadWaste,
+    &cacheline_contention::CachelineContention,
+];
 
 /// Something that can be wrong with a machine.
 pub trait Pathology: Sync {
@@ -30,6 +40,13 @@ pub trait Pathology: Sync {
 
     /// Looks for it; one finding for each device, lock or function that has it.
     fn find(&self, facts: &Facts<'_>) -> Vec<Finding>;
+
+    /// Looks for what only a comparison shows: what is wrong with `facts` by the standard of `baseline`,
+    /// which has done the same work.
+    fn compare(&self, facts: &Facts<'_>, baseline: &Facts<'_>) -> Vec<Finding> {
+        let _ = (facts, baseline);
+        Vec::new()
+    }
 }
 
 /// What a pathology is: the text of `profiler pathologies` and of docs/pathologies.md.
@@ -75,7 +92,17 @@ pub fn pathology(id: &str) -> Option<&'static dyn Pathology> {
 pub fn diagnose(session: &Session) -> Vec<Finding> {
     let facts = Facts::new(session);
     let found = ALL.iter().flat_map(|pathology| pathology.find(&facts)).collect();
-    let mut findings = explained(found, |id| pathology(id).map_or(&[], |known| known.about().explained_by));
+    ranked(explained(found, |id| pathology(id).map_or(&[], |known| known.about().explained_by)))
+}
+
+/// What is wrong with `session` by the standard of `baseline`, which has done the same work; the worst first. What
+/// is wrong with it by itself is not in it.
+pub fn compare(session: &Session, baseline: &Session) -> Vec<Finding> {
+    let (facts, baseline) = (Facts::new(session), Facts::new(baseline));
+    ranked(ALL.iter().flat_map(|pathology| pathology.compare(&facts, &baseline)).collect())
+}
+
+fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by(|a, b| {
         let rank = |finding: &Finding| Reverse((finding.severity, finding.confidence));
         rank(a)
