@@ -360,7 +360,7 @@ pub struct ReadStat {
 }
 
 /// Block I/O of one device and direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStat {
     /// The device. Requests count for the whole disk, bios for the partition they were sent to.
     pub device: Device,
