@@ -36,10 +36,12 @@ pub enum Stream {
     Bio = 6,
     /// Reads that enter a file system; weight in bytes. Counted, without stacks.
     Read = 7,
+    /// Direct reclaim and compaction; weight in ns.
+    Reclaim = 8,
 }
 
 /// Number of [`Stream`]s.
-pub const STREAMS: u32 = 8;
+pub const STREAMS: u32 = 9;
 
 impl Stream {
     /// All streams, in the order of their numbers.
@@ -52,6 +54,7 @@ impl Stream {
         Stream::Block,
         Stream::Bio,
         Stream::Read,
+        Stream::Reclaim,
     ];
 }
 
@@ -103,7 +106,8 @@ pub struct WeightKey {
     pub kernel_stack: u64,
     /// Hash of the user stack; 0: none.
     pub user_stack: u64,
-    /// Lock: its address. Block and readahead: device number. Page allocation: order.
+    /// Lock: its address. Block and readahead: device number. Page allocation and reclaim: order
+    /// ([`reclaim::NO_ORDER`]: not known).
     pub detail: u64,
     /// Control group id (kernfs node id); 0: not known.
     pub cgroup: u64,
@@ -113,7 +117,7 @@ pub struct WeightKey {
     pub cpu: u16,
     /// A [`Stream`].
     pub stream: u8,
-    /// Lock: its `LCB_F_*` flags. Block: direction. Else 0.
+    /// Lock: its `LCB_F_*` flags. Block: direction. Reclaim: a number of [`reclaim`]. Else 0.
     pub sub: u8,
     /// Thread name.
     pub comm: [u8; COMM_LEN],
@@ -206,6 +210,12 @@ pub mod aux {
     pub const BLOCK_LOST_REQUEST: usize = 0;
     /// Block: completions of requests that were issued before the measurement, or whose issue was lost.
     pub const BLOCK_UNPAIRED_COMPLETION: usize = 1;
+    /// Block: requests that did not find room in the map of what is issued where.
+    pub const BLOCK_LOST_ISSUE: usize = 2;
+    /// Reclaim: phases that began and did not find room in the map of those that go on.
+    pub const RECLAIM_LOST_BEGIN: usize = 0;
+    /// Reclaim: ends without a begin (it began before the measurement, or its begin was lost).
+    pub const RECLAIM_UNPAIRED_END: usize = 1;
     /// Any stream: values that did not find room in the map of histograms.
     pub const LOST_HISTOGRAM: usize = 3;
 }
@@ -366,6 +376,82 @@ pub struct InFlight {
     pub left: u64,
 }
 
+/// Ends of requests that are remembered for each CPU, device and direction: as many streams of contiguous
+/// requests can be told apart.
+pub const ENDS: usize = 8;
+
+/// Key of what a CPU has issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct IssueKey {
+    /// Device number, kernel encoding.
+    pub device: u32,
+    /// A direction of [`op`].
+    pub op: u32,
+}
+
+/// What a CPU has issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Issued {
+    /// Sectors after the last ones of the latest requests, in turn. 0: none yet, which no request ends before.
+    pub ends: [u64; ENDS],
+    /// Requests that have an end here.
+    pub requests: u64,
+    /// Requests that begin where one of these ended.
+    pub contiguous: u64,
+    /// Their bytes.
+    pub contiguous_bytes: u64,
+    /// Requests that are on stable storage once they complete (REQ_FUA).
+    pub fua: u64,
+}
+
+/// Why a task works for free memory instead of for itself ([`ReclaimTotals::by_cause`], [`WeightKey::sub`]).
+pub mod reclaim {
+    /// No free pages in a zone.
+    pub const DIRECT: usize = 0;
+    /// A memory control group is at its limit.
+    pub const MEMCG: usize = 1;
+    /// No free block of the order; also the compaction daemon's work ahead.
+    pub const COMPACTION: usize = 2;
+    /// Places for them: a power of two, so that a mask bounds an index.
+    pub const CAUSES: usize = 4;
+    /// Order of a phase whose begin does not say.
+    pub const NO_ORDER: u64 = 255;
+}
+
+/// Phases of reclaim of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReclaimPhases {
+    /// Phases that have ended.
+    pub count: u64,
+    /// ns that they took.
+    pub ns: u64,
+    /// Pages that they freed.
+    pub pages: u64,
+}
+
+/// Reclaim on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReclaimTotals {
+    /// By a number of [`reclaim`].
+    pub by_cause: [ReclaimPhases; reclaim::CAUSES],
+    /// Times that kswapd woke up, whoever is measured.
+    pub kswapd_wakes: u64,
+}
+
+/// A phase of reclaim that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Reclaiming {
+    /// Its start, ns.
+    pub since: u64,
+    /// Order of the allocation it is for, or [`reclaim::NO_ORDER`].
+    pub order: u64,
+}
+
 #[cfg(feature = "user")]
 mod pod {
     use super::*;
@@ -388,6 +474,10 @@ mod pod {
     unsafe impl aya::Pod for InFlight {}
     unsafe impl aya::Pod for ReadKey {}
     unsafe impl aya::Pod for ReadTotals {}
+    unsafe impl aya::Pod for IssueKey {}
+    unsafe impl aya::Pod for Issued {}
+    unsafe impl aya::Pod for ReclaimTotals {}
+    unsafe impl aya::Pod for Reclaiming {}
 }
 
 const _: () = assert!(size_of::<WeightKey>() == 4 * 8 + 4 + 2 + 1 + 1 + COMM_LEN);

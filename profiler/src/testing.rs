@@ -163,6 +163,7 @@ pub(crate) fn session() -> Session {
         request_bytes: 668_160 * 65_536,
         completed: 668_100,
         completed_bytes: 668_100 * 65_536,
+        ..BlockStat::default()
     }];
     session.profile = profile(nvme);
     session

@@ -33,7 +33,7 @@ pub struct Args {
     /// CPU samples a second, on each CPU.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc.
+    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc, reclaim.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
     probes: Vec<String>,
     /// Folder to save the session in; by default profiler-DATE-TIME here.
@@ -168,7 +168,8 @@ async fn measure(
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    let session = collector.stop(target)?;
+    let mut session = collector.stop(target)?;
+    session.findings = crate::diagnose::diagnose(&session);
     status_line.finish();
     Ok((session, status))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler_common::{Hist, HistKey, Stream, StreamState, Weight, WeightKey, aux, measure, op};
+use profiler_common::{Hist, HistKey, Stream, StreamState, Weight, WeightKey, aux, measure, op, reclaim};
 use rustc_hash::FxBuildHasher;
 
 use super::drain::Collected;
@@ -148,6 +148,7 @@ fn streams_of(probe: &str) -> &'static [Stream] {
         "block" => &[Stream::Block],
         "bio" => &[Stream::Bio],
         "read" => &[Stream::Read],
+        "reclaim" => &[Stream::Reclaim],
         _ => &[],
     }
 }
@@ -195,6 +196,23 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
         "block" => {
             let unpaired = state(Stream::Block).aux[aux::BLOCK_UNPAIRED_COMPLETION];
             counters.push(("completions of requests issued before", Unit::Events, unpaired));
+        }
+        "reclaim" => {
+            let by_cause = &totals.reclaim.by_cause;
+            let (direct, memcg) = (by_cause[reclaim::DIRECT], by_cause[reclaim::MEMCG]);
+            let compaction = by_cause[reclaim::COMPACTION];
+            counters.push(("direct reclaims", Unit::Events, direct.count));
+            counters.push(("time in direct reclaim", Unit::Nanoseconds, direct.ns));
+            counters.push(("pages freed by direct reclaim", Unit::Pages, direct.pages));
+            counters.push(("memcg reclaims", Unit::Events, memcg.count));
+            counters.push(("time in memcg reclaim", Unit::Nanoseconds, memcg.ns));
+            counters.push(("pages freed by memcg reclaim", Unit::Pages, memcg.pages));
+            counters.push(("compactions", Unit::Events, compaction.count));
+            counters.push(("time in compaction", Unit::Nanoseconds, compaction.ns));
+            counters.push(("kswapd wakeups (whoever is measured)", Unit::Events, totals.reclaim.kswapd_wakes));
+            let unpaired = state(Stream::Reclaim).aux[aux::RECLAIM_UNPAIRED_END];
+            counters.push(("phases that had begun before", Unit::Events, unpaired));
+            counters.push(("phases that still went on", Unit::Events, totals.reclaiming));
         }
         _ => {}
     }
@@ -248,6 +266,18 @@ fn losses(probes: &[Probe], totals: &Totals, missing: u64) -> Vec<Loss> {
                         &probe.name,
                         "no room in the map of requests (no latency)",
                         aux[aux::BLOCK_LOST_REQUEST],
+                    );
+                    lost(
+                        &probe.name,
+                        "no room in the table of what is issued where (counted, but not as contiguous)",
+                        aux[aux::BLOCK_LOST_ISSUE],
+                    );
+                }
+                Stream::Reclaim => {
+                    lost(
+                        &probe.name,
+                        "no room in the map of phases that go on",
+                        aux[aux::RECLAIM_LOST_BEGIN],
                     );
                 }
                 _ => {}
@@ -416,6 +446,7 @@ impl<'a> StackBuilder<'a> {
             }
             Some(Kind::Readahead) => labels.device = Some(Device::from_kernel(key.detail as u32)),
             Some(Kind::PageAlloc) => labels.order = Some(key.detail as u8),
+            Some(Kind::Reclaim) if key.detail != reclaim::NO_ORDER => labels.order = Some(key.detail as u8),
             _ => {}
         }
         self.profile.intern_labels(labels)
@@ -455,6 +486,7 @@ fn kind_of(stream: u8) -> Option<Kind> {
         Stream::Readahead => Kind::Readahead,
         Stream::Block => Kind::BlockIo,
         Stream::Bio => Kind::Bio,
+        Stream::Reclaim => Kind::Reclaim,
         Stream::Read => return None,
     })
 }
@@ -605,18 +637,21 @@ fn block(totals: &Totals) -> Vec<BlockStat> {
         let stat = stats.entry((key.device, key.op)).or_insert_with(|| BlockStat {
             device: Device::from_kernel(key.device),
             op,
-            bios: 0,
-            bio_bytes: 0,
-            requests: 0,
-            request_bytes: 0,
-            completed: 0,
-            completed_bytes: 0,
+            ..BlockStat::default()
         });
         match key.measure {
             measure::BIO_SIZE => (stat.bios, stat.bio_bytes) = (hist.count, hist.sum),
             measure::REQUEST_SIZE => (stat.requests, stat.request_bytes) = (hist.count, hist.sum),
             measure::COMPLETED_SIZE => stat.completed_bytes = hist.sum,
             _ => stat.completed = hist.count,
+        }
+    }
+    for (key, issued) in &totals.issued {
+        let stat = u16::try_from(key.op).ok().and_then(|op| stats.get_mut(&(key.device, op)));
+        if let Some(stat) = stat {
+            stat.contiguous = issued.contiguous;
+            stat.contiguous_bytes = issued.contiguous_bytes;
+            stat.fua = issued.fua;
         }
     }
     let mut stats: Vec<BlockStat> = stats.into_values().collect();

@@ -100,6 +100,9 @@ pub fn block_io(session: &Session, disks: &[Device], op: IoOp) -> Option<BlockSt
         request_bytes: sum.request_bytes + stat.request_bytes,
         completed: sum.completed + stat.completed,
         completed_bytes: sum.completed_bytes + stat.completed_bytes,
+        contiguous: sum.contiguous + stat.contiguous,
+        contiguous_bytes: sum.contiguous_bytes + stat.contiguous_bytes,
+        fua: sum.fua + stat.fua,
         ..sum
     }))
 }

@@ -190,6 +190,10 @@ pub struct BlockDevice {
     pub max_sectors_kb: Option<u64>,
     /// `nr_requests` of the queue.
     pub nr_requests: Option<u64>,
+    /// `nomerges` of the queue: 0 merges requests, 1 only where that is simple, 2 never.
+    pub nomerges: Option<u64>,
+    /// `optimal_io_size` of the queue, in bytes; `None` where the device does not tell.
+    pub optimal_io_size: Option<u64>,
     /// Whether it spins.
     pub rotational: Option<bool>,
     /// Disk that a partition belongs to.
@@ -360,7 +364,7 @@ pub struct ReadStat {
 }
 
 /// Block I/O of one device and direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStat {
     /// The device. Requests count for the whole disk, bios for the partition they were sent to.
     pub device: Device,
@@ -378,6 +382,16 @@ pub struct BlockStat {
     pub completed: u64,
     /// Bytes of these.
     pub completed_bytes: u64,
+    /// Requests that began at the very sector where one of the 8 before it on the same CPU had ended: a larger
+    /// one could have been made of them.
+    #[serde(default)]
+    pub contiguous: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub contiguous_bytes: u64,
+    /// Requests that were to be on stable storage when they completed (REQ_FUA).
+    #[serde(default)]
+    pub fua: u64,
 }
 
 impl Session {
