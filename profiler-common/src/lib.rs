@@ -84,6 +84,10 @@ pub mod measure {
     pub const READAHEAD_WANTED: u16 = 5;
     /// Pages asked of the file system by readahead, by device.
     pub const READAHEAD_ISSUED: u16 = 6;
+    /// Bytes of an issued request that begins where another one has just ended, by device and direction.
+    pub const CONTIGUOUS_SIZE: u16 = 7;
+    /// Bytes of an issued request that is on stable storage once it completes (REQ_FUA), by device and direction.
+    pub const FUA_SIZE: u16 = 8;
 }
 
 /// Directions of block I/O ([`HistKey::op`], [`WeightKey::sub`]).
@@ -210,8 +214,8 @@ pub mod aux {
     pub const BLOCK_LOST_REQUEST: usize = 0;
     /// Block: completions of requests that were issued before the measurement, or whose issue was lost.
     pub const BLOCK_UNPAIRED_COMPLETION: usize = 1;
-    /// Block: requests that did not find room in the map of what is issued where.
-    pub const BLOCK_LOST_ISSUE: usize = 2;
+    /// Block: requests that did not find room in the map of the ends of requests.
+    pub const BLOCK_LOST_END: usize = 2;
     /// Reclaim: phases that began and did not find room in the map of those that go on.
     pub const RECLAIM_LOST_BEGIN: usize = 0;
     /// Reclaim: ends without a begin (it began before the measurement, or its begin was lost).
@@ -376,34 +380,28 @@ pub struct InFlight {
     pub left: u64,
 }
 
-/// Ends of requests that are remembered for each CPU, device and direction: as many streams of contiguous
-/// requests can be told apart.
+/// Ends of requests that are remembered for each device and direction: as many streams of contiguous requests
+/// can be told apart.
 pub const ENDS: usize = 8;
 
-/// Key of what a CPU has issued.
+/// Key of the ends of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct IssueKey {
+pub struct EndsKey {
     /// Device number, kernel encoding.
     pub device: u32,
     /// A direction of [`op`].
     pub op: u32,
 }
 
-/// What a CPU has issued.
+/// Where the latest requests ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Issued {
-    /// Sectors after the last ones of the latest requests, in turn. 0: none yet, which no request ends before.
-    pub ends: [u64; ENDS],
-    /// Requests that have an end here.
-    pub requests: u64,
-    /// Requests that begin where one of these ended.
-    pub contiguous: u64,
-    /// Their bytes.
-    pub contiguous_bytes: u64,
-    /// Requests that are on stable storage once they complete (REQ_FUA).
-    pub fua: u64,
+pub struct Ends {
+    /// Sectors after their last ones, in turn; 0: none yet.
+    pub sectors: [u64; ENDS],
+    /// Whose turn it is.
+    pub next: u64,
 }
 
 /// Why a task works for free memory instead of for itself ([`ReclaimTotals::by_cause`], [`WeightKey::sub`]).
@@ -474,8 +472,8 @@ mod pod {
     unsafe impl aya::Pod for InFlight {}
     unsafe impl aya::Pod for ReadKey {}
     unsafe impl aya::Pod for ReadTotals {}
-    unsafe impl aya::Pod for IssueKey {}
-    unsafe impl aya::Pod for Issued {}
+    unsafe impl aya::Pod for EndsKey {}
+    unsafe impl aya::Pod for Ends {}
     unsafe impl aya::Pod for ReclaimTotals {}
     unsafe impl aya::Pod for Reclaiming {}
 }

@@ -12,7 +12,7 @@ use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
 use profiler_common::{HistKey, InFlight, Stream, aux, measure, op};
 
 use crate::config::*;
-use crate::contiguous::{self, Extent};
+use crate::contiguous::{self, Place};
 use crate::kernel::read;
 use crate::maps::IN_FLIGHT;
 use crate::record::{Detail, claim, running, with_slot};
@@ -52,12 +52,8 @@ pub fn rq_issue_btf(ctx: BtfTracePointContext) -> u32 {
     let request = request_of(rq as u64);
     let bytes: u32 = read(rq as u64, OFF_RQ_DATA_LEN.load());
     let flags: u32 = read(rq as u64, OFF_RQ_CMD_FLAGS.load());
-    let extent = Extent {
-        sector: read(rq as u64, OFF_RQ_SECTOR.load()),
-        bytes: u64::from(bytes),
-        fua: u64::from(flags & REQ_FUA.load() != 0),
-    };
-    issued(request, extent);
+    let sector: u64 = read(rq as u64, OFF_RQ_SECTOR.load());
+    issued(request, sector, u64::from(bytes), flags & REQ_FUA.load() != 0);
     0
 }
 
@@ -89,10 +85,7 @@ pub fn rq_issue_tp(ctx: TracePointContext) -> u32 {
     let bytes: u32 = read(record, TP_RQ_ISSUE_BYTES.load());
     let op = op_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
     let fua = fua_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
-    issued(
-        Request { key: sector_key(device, sector, op), device, op },
-        Extent { sector, bytes: u64::from(bytes), fua },
-    );
+    issued(Request { key: sector_key(device, sector, op), device, op }, sector, u64::from(bytes), fua);
     0
 }
 
@@ -157,13 +150,13 @@ pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     }
 }
 
-/// 1 if the string of a tracepoint has an F behind the direction, which in turn is behind the F of a flush.
+/// Whether the string of a tracepoint has an F behind the direction, which in turn is behind the F of a flush.
 #[inline(always)]
-fn fua_of_rwbs(record: u64, offset: u32) -> u64 {
+fn fua_of_rwbs(record: u64, offset: u32) -> bool {
     let first: u8 = read(record, offset);
     let place = if first == b'F' { 2 } else { 1 };
     let then: u8 = read(record, offset + place);
-    u64::from(then == b'F')
+    then == b'F'
 }
 
 #[inline(always)]
@@ -180,12 +173,11 @@ fn queued<C: EbpfContext>(ctx: &C, device: u32, op: u8, bytes: u64) {
 }
 
 #[inline(always)]
-fn issued(request: Request, extent: Extent) {
+fn issued(request: Request, sector: u64, bytes: u64, fua: bool) {
     if !running() {
         return;
     }
     claim(Stream::Block, |slot| {
-        let bytes = extent.bytes;
         // SAFETY: takes no arguments.
         let since = unsafe { bpf_ktime_get_ns() };
         // A driver without room sends a request back, and it is issued again later: the device sees
@@ -197,8 +189,17 @@ fn issued(request: Request, extent: Extent) {
         if IN_FLIGHT.insert(request.key, InFlight { since, left: bytes }, u64::from(BPF_ANY)).is_err() {
             slot.state.aux[aux::BLOCK_LOST_REQUEST] += 1;
         }
-        if !again && !contiguous::note(request.device, request.op, extent) {
-            slot.state.aux[aux::BLOCK_LOST_ISSUE] += 1;
+        // Flushes, and commands of the driver's own, are nowhere.
+        if again || bytes == 0 {
+            return;
+        }
+        if fua {
+            slot.histogram(key(measure::FUA_SIZE, request), bytes);
+        }
+        match contiguous::place(request.device, request.op, sector, bytes) {
+            Place::Contiguous => slot.histogram(key(measure::CONTIGUOUS_SIZE, request), bytes),
+            Place::Elsewhere => {}
+            Place::NoRoom => slot.state.aux[aux::BLOCK_LOST_END] += 1,
         }
     });
 }

@@ -6,7 +6,7 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, IssueKey, Issued, LockKey, LockTotals, MAX_FRAMES,
+    CpuState, Ends, EndsKey, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES,
     ReadKey, ReadTotals, ReadaheadTotals, ReclaimTotals, Reclaiming, SLOTS, STREAMS, StreamState, Wait,
     WaitKey, Weight, WeightKey,
 };
@@ -80,7 +80,7 @@ pub static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(16384, 
 
 /// Where the latest requests ended, by device and direction.
 #[map]
-pub static ISSUED: PerCpuHashMap<IssueKey, Issued> = PerCpuHashMap::with_max_entries(1024, 0);
+pub static ENDS: HashMap<EndsKey, Ends> = HashMap::with_max_entries(1024, 0);
 
 /// Reclaim and compaction.
 #[map]

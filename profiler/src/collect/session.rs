@@ -269,8 +269,8 @@ fn losses(probes: &[Probe], totals: &Totals, missing: u64) -> Vec<Loss> {
                     );
                     lost(
                         &probe.name,
-                        "no room in the table of what is issued where (counted, but not as contiguous)",
-                        aux[aux::BLOCK_LOST_ISSUE],
+                        "no room in the table of the ends of requests (counted, but not as contiguous)",
+                        aux[aux::BLOCK_LOST_END],
                     );
                 }
                 Stream::Reclaim => {
@@ -628,8 +628,14 @@ fn reads(totals: &Totals) -> Vec<ReadStat> {
 fn block(totals: &Totals) -> Vec<BlockStat> {
     let mut stats: HashMap<(u32, u16), BlockStat> = HashMap::new();
     for (key, hist) in &totals.histograms {
-        let measured =
-            [measure::BIO_SIZE, measure::REQUEST_SIZE, measure::COMPLETED_SIZE, measure::REQUEST_LATENCY];
+        let measured = [
+            measure::BIO_SIZE,
+            measure::REQUEST_SIZE,
+            measure::COMPLETED_SIZE,
+            measure::REQUEST_LATENCY,
+            measure::CONTIGUOUS_SIZE,
+            measure::FUA_SIZE,
+        ];
         if !measured.contains(&key.measure) {
             continue;
         }
@@ -643,15 +649,11 @@ fn block(totals: &Totals) -> Vec<BlockStat> {
             measure::BIO_SIZE => (stat.bios, stat.bio_bytes) = (hist.count, hist.sum),
             measure::REQUEST_SIZE => (stat.requests, stat.request_bytes) = (hist.count, hist.sum),
             measure::COMPLETED_SIZE => stat.completed_bytes = hist.sum,
+            measure::CONTIGUOUS_SIZE => {
+                (stat.contiguous, stat.contiguous_bytes) = (hist.count, hist.sum);
+            }
+            measure::FUA_SIZE => stat.fua = hist.count,
             _ => stat.completed = hist.count,
-        }
-    }
-    for (key, issued) in &totals.issued {
-        let stat = u16::try_from(key.op).ok().and_then(|op| stats.get_mut(&(key.device, op)));
-        if let Some(stat) = stat {
-            stat.contiguous = issued.contiguous;
-            stat.contiguous_bytes = issued.contiguous_bytes;
-            stat.fua = issued.fua;
         }
     }
     let mut stats: Vec<BlockStat> = stats.into_values().collect();

@@ -6,7 +6,7 @@ use std::io;
 use aya::Ebpf;
 use aya::maps::{PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    BUCKETS, CpuState, Hist, HistKey, InodeKey, IssueKey, Issued, LockKey, LockTotals, ReadKey, ReadTotals,
+    BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadKey, ReadTotals,
     ReadaheadTotals, ReclaimTotals, Reclaiming, SLOTS, STREAMS, Stream, StreamState,
 };
 
@@ -30,25 +30,12 @@ pub struct Totals {
     pub inodes: HashMap<InodeKey, ReadaheadTotals>,
     /// Reads asked of file systems.
     pub reads: HashMap<ReadKey, ReadTotals>,
-    /// Requests issued, by device and direction, summed over CPUs.
-    pub issued: HashMap<IssueKey, IssuedTotals>,
     /// Reclaim, summed over CPUs.
     pub reclaim: ReclaimTotals,
     /// Phases of reclaim that have begun and not ended.
     pub reclaiming: u64,
     /// Waits that have begun and not ended.
     pub waiting: u64,
-}
-
-/// Requests issued to a device in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IssuedTotals {
-    /// Those that began where another one had ended.
-    pub contiguous: u64,
-    /// Their bytes.
-    pub contiguous_bytes: u64,
-    /// Those with REQ_FUA.
-    pub fua: u64,
 }
 
 impl Totals {
@@ -83,17 +70,6 @@ impl Totals {
                 }
             }
             totals.histograms.insert(key, sum);
-        }
-        let map = ebpf.map("ISSUED").ok_or_else(|| missing("ISSUED"))?;
-        let map = PerCpuHashMap::<_, IssueKey, Issued>::try_from(map).map_err(io::Error::other)?;
-        for entry in map.iter() {
-            let (key, values) = entry.map_err(io::Error::other)?;
-            let sum = totals.issued.entry(key).or_default();
-            for value in values.iter() {
-                sum.contiguous += value.contiguous;
-                sum.contiguous_bytes += value.contiguous_bytes;
-                sum.fua += value.fua;
-            }
         }
         for cpu in &per_cpu::<ReclaimTotals>(ebpf, "RECLAIM", 0)? {
             for (sum, phases) in totals.reclaim.by_cause.iter_mut().zip(cpu.by_cause) {

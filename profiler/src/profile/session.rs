@@ -382,8 +382,8 @@ pub struct BlockStat {
     pub completed: u64,
     /// Bytes of these.
     pub completed_bytes: u64,
-    /// Requests that began at the very sector where one of the 8 before it on the same CPU had ended: a larger
-    /// one could have been made of them.
+    /// Requests that began at the very sector where one of the 8 before them had ended: larger ones could have
+    /// been made of them.
     #[serde(default)]
     pub contiguous: u64,
     /// Bytes of these.
