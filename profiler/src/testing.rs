@@ -198,6 +198,7 @@ fn host(nvme: Device, btrfs: Device) -> Host {
             options: "rw".to_owned(),
             read_ahead_kb: Some(0),
         }],
+        memory_limits: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! From maps to model: turns what was collected into a [`Session`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use rustc_hash::FxBuildHasher;
 
 use super::drain::Collected;
 use super::totals::Totals;
-use crate::kernel::cgroup::CgroupNames;
+use crate::kernel::cgroup::{CgroupNames, memory_limit};
 use crate::kernel::host::host_facts;
+use crate::kernel::sources::Sources;
 use crate::profile::session::{ReadHow, ReadStat, Source};
 use crate::profile::{
     BlockStat, Counter, Device, Frame, Histogram, IoOp, Kind, Labels, LocationId, LockKind, LockStat, Loss,
-    Measure, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
+    Measure, MemoryLimit, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
 };
 use crate::symbolize::{KernelSymbols, Processes, UserSymbols, lookup_address};
 
@@ -91,6 +92,7 @@ pub fn build(raw: Raw) -> Session {
     profile.merge_equal();
     session.profile = profile;
 
+    session.host.memory_limits = memory_limits(&session.profile);
     for probe in &mut session.probes {
         fill(probe, &raw.totals, raw.due);
     }
@@ -136,6 +138,15 @@ pub fn build(raw: Raw) -> Session {
         }
     }
     session
+}
+
+/// Limits of the control groups that reclaimed memory, as they are now.
+fn memory_limits(profile: &Profile) -> Vec<MemoryLimit> {
+    let groups: BTreeSet<&str> = profile
+        .of_kind(Kind::Reclaim)
+        .filter_map(|stack| profile.labels(stack.labels).cgroup.as_deref())
+        .collect();
+    groups.into_iter().take(TABLE).filter_map(|group| memory_limit(&Sources::default(), group)).collect()
 }
 
 /// The streams that feed a probe.
@@ -209,7 +220,11 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
             counters.push(("pages freed by memcg reclaim", Unit::Pages, memcg.pages));
             counters.push(("compactions", Unit::Events, compaction.count));
             counters.push(("time in compaction", Unit::Nanoseconds, compaction.ns));
-            counters.push(("kswapd wakeups (whoever is measured)", Unit::Events, totals.reclaim.kswapd_wakes));
+            counters.push((
+                "kswapd wakeups (whoever is measured)",
+                Unit::Events,
+                totals.reclaim.kswapd_wakes,
+            ));
             let unpaired = state(Stream::Reclaim).aux[aux::RECLAIM_UNPAIRED_END];
             counters.push(("phases that had begun before", Unit::Events, unpaired));
             counters.push(("phases that still went on", Unit::Events, totals.reclaiming));

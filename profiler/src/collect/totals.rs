@@ -6,8 +6,8 @@ use std::io;
 use aya::Ebpf;
 use aya::maps::{PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadKey, ReadTotals,
-    ReadaheadTotals, ReclaimTotals, Reclaiming, SLOTS, STREAMS, Stream, StreamState,
+    BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadKey, ReadTotals, ReadaheadTotals,
+    ReclaimTotals, Reclaiming, SLOTS, STREAMS, Stream, StreamState,
 };
 
 use super::batch;

@@ -7,6 +7,8 @@
 
 mod devices;
 mod facts;
+mod page_alloc_pressure;
+mod small_io;
 mod symbols;
 
 use std::cmp::Reverse;
@@ -17,7 +19,7 @@ pub use facts::{Facts, FrameSet, StackView};
 pub use symbols::normalize;
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
-pub const ALL: &[&dyn Pathology] = &[];
+pub const ALL: &[&dyn Pathology] = &[&page_alloc_pressure::PageAllocPressure, &small_io::SmallIo];
 
 /// Something that can be wrong with a machine.
 pub trait Pathology: Sync {

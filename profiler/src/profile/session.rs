@@ -170,6 +170,21 @@ pub struct Host {
     pub devices: Vec<BlockDevice>,
     /// Mounted file systems that have a device.
     pub mounts: Vec<Mount>,
+    /// Memory limits of the control groups that reclaimed memory.
+    pub memory_limits: Vec<MemoryLimit>,
+}
+
+/// The memory limit that stops the tasks of a control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Path of the tasks' control group, as in the labels of stacks. Untrusted.
+    pub cgroup: String,
+    /// The group that has the limit: itself, or one above it.
+    pub limited: String,
+    /// The file that sets it.
+    pub file: String,
+    /// The limit in bytes.
+    pub bytes: u64,
 }
 
 /// A block device and its queue settings.
