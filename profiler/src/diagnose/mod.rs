@@ -10,9 +10,11 @@ mod devices;
 mod document;
 mod facts;
 mod number;
+mod page_alloc_pressure;
 mod read_amplification;
 mod readahead_disabled;
 mod readahead_waste;
+mod small_io;
 mod symbols;
 mod unseen;
 
@@ -30,6 +32,8 @@ pub const ALL: &[&dyn Pathology] = &[
     &read_amplification::ReadAmplification,
     &readahead_disabled::ReadaheadDisabled,
     &readahead_waste::ReadaheadWaste,
+    &page_alloc_pressure::PageAllocPressure,
+    &small_io::SmallIo,
     &cacheline_contention::CachelineContention,
 ];
 
