@@ -7,6 +7,7 @@
 
 mod devices;
 mod facts;
+mod lock_table;
 mod symbols;
 
 use std::cmp::Reverse;
@@ -14,6 +15,7 @@ use std::cmp::Reverse;
 use crate::profile::{Finding, Session, Subject};
 
 pub use facts::{Facts, FrameSet, StackView};
+pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
