@@ -9,6 +9,7 @@ mod cacheline_contention;
 mod devices;
 mod document;
 mod facts;
+mod lock_table;
 mod number;
 mod page_alloc_pressure;
 mod read_amplification;
@@ -24,6 +25,7 @@ use crate::profile::{Finding, Session, Subject};
 
 pub use document::{EXPLAINED, NEVER_SUSPECTED, document};
 pub use facts::{Facts, FrameSet, StackView};
+pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
 pub use unseen::{Unseen, unseen};
 
