@@ -301,6 +301,9 @@ fn why(submitters: &Submitters, device: Option<&BlockDevice>) -> String {
     if submitters.are_direct() {
         why.push_str(" Here the program does direct I/O in pieces of this size.");
     }
+    if !submitters.are_direct() && device.and_then(|device| device.read_ahead_kb) == Some(0) {
+        why.push_str(" Readahead is off (read_ahead_kb is 0), so that the page cache reads page by page.");
+    }
     if let Some(number) = device.and_then(|device| device.nomerges).filter(|number| *number > 0) {
         why.push_str(&format!(" The queue does not merge requests either (nomerges is {number})."));
     }

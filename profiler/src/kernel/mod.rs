@@ -12,3 +12,4 @@ pub mod privilege;
 pub mod probes;
 pub mod sources;
 pub mod tracefs;
+pub mod vmstat;
