@@ -72,7 +72,7 @@ pub static ABOUT: About = About {
         "submit many neighbouring pieces at once (io_uring or io_submit in batches), so that the block layer merges them",
         "switch merging on (nomerges 0), and take a scheduler that waits for neighbours (mq-deadline)",
     ],
-    confirmed_by: "block",
+    confirmed_by: "`block`",
     suspected_by: "",
     thresholds: &[REQUESTS, CONTIGUOUS, SIZE, LARGER, BUSY, DURABLE],
     explained_by: &["readahead-disabled"],
@@ -300,6 +300,9 @@ fn why(submitters: &Submitters, device: Option<&BlockDevice>) -> String {
     let mut why = ABOUT.why.to_owned();
     if submitters.are_direct() {
         why.push_str(" Here the program does direct I/O in pieces of this size.");
+    }
+    if !submitters.are_direct() && device.and_then(|device| device.read_ahead_kb) == Some(0) {
+        why.push_str(" Readahead is off (read_ahead_kb is 0), so that the page cache reads page by page.");
     }
     if let Some(number) = device.and_then(|device| device.nomerges).filter(|number| *number > 0) {
         why.push_str(&format!(" The queue does not merge requests either (nomerges is {number})."));

@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn every_kind_can_be_drawn_and_comes_out_the_same() {
-        let session = session();
+        let mut session = session();
+        let labels = session.profile.intern_labels(crate::profile::Labels::default());
+        push(&mut session.profile, Kind::Reclaim, labels, &[kernel("try_to_free_pages")], 1_000_000);
         for kind in Kind::ALL {
             let [mut first, mut second] = [Vec::new(), Vec::new()];
             write(&session, kind, &mut first).unwrap();
