@@ -7,7 +7,15 @@
 
 mod devices;
 mod facts;
+mod lock_cures;
+mod lock_holder_preemption;
 mod lock_table;
+#[cfg(test)]
+mod lock_tests;
+mod lock_waits;
+mod mutex_spinning;
+mod sleeping_lock_contention;
+mod spinlock_contention;
 mod symbols;
 
 use std::cmp::Reverse;
@@ -19,7 +27,12 @@ pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
-pub const ALL: &[&dyn Pathology] = &[];
+pub const ALL: &[&dyn Pathology] = &[
+    &spinlock_contention::SpinlockContention,
+    &sleeping_lock_contention::SleepingLockContention,
+    &mutex_spinning::MutexSpinning,
+    &lock_holder_preemption::LockHolderPreemption,
+];
 
 /// Something that can be wrong with a machine.
 pub trait Pathology: Sync {
