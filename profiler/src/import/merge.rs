@@ -124,6 +124,16 @@ impl Merger {
         self.finish()
     }
 
+    /// The profile with its weights turned into counts that sum up to `total`.
+    pub fn finish_scaled(mut self, total: u64) -> Profile {
+        let whole = self.stacks.iter().fold(0u128, |sum, stack| sum + u128::from(stack.weight)).max(1);
+        for stack in &mut self.stacks {
+            stack.weight = ((u128::from(stack.weight) * u128::from(total) + whole / 2) / whole) as u64;
+            stack.count = stack.weight;
+        }
+        self.finish()
+    }
+
     /// The profile with all weights as parts of [`SHARES_TOTAL`], which stands for `whole`; a stack without frames
     /// gets what is missing to it.
     pub fn finish_shares(mut self, whole: u64, labels: LabelsId) -> Result<Profile, Full> {

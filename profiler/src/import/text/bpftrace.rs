@@ -100,7 +100,7 @@ impl Entry {
     /// A further line. At the end of the entry, the count, if it can be understood.
     fn line(&mut self, line: &str) -> Option<Option<u64>> {
         if line.starts_with([' ', '\t']) {
-            if !std::mem::replace(&mut self.in_stack, true) {
+            if !std::mem::replace(&mut self.in_stack, true) && self.stacks.len() < 8 {
                 self.stacks.push(Vec::new());
             }
             if let Some(stack) = self.stacks.last_mut().filter(|stack| stack.len() < MAX_DEPTH) {

@@ -8,6 +8,7 @@ mod folded;
 mod headers;
 mod heading;
 mod lines;
+mod perf_report;
 mod perf_script;
 #[cfg(test)]
 mod testing;
@@ -33,6 +34,7 @@ pub(super) struct Format {
 const FORMATS: &[Format] = &[
     Format { name: "a call tree", recognises: call_tree::recognises, read: call_tree::read },
     Format { name: "perf script", recognises: perf_script::recognises, read: perf_script::read },
+    Format { name: "perf report", recognises: perf_report::recognises, read: perf_report::read },
     Format { name: "bpftrace maps", recognises: bpftrace::recognises, read: bpftrace::read },
     Format { name: "bcc profile", recognises: bcc::recognises, read: bcc::read },
     Format { name: "folded stacks", recognises: folded::recognises, read: folded::read },
