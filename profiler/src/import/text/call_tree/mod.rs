@@ -183,7 +183,6 @@ impl Part {
         match key {
             "host" => self.facts.host.hostname = value.to_owned(),
             "kernel" => self.facts.host.kernel = value.split(' ').next().unwrap_or_default().to_owned(),
-            "weights" if value.starts_with("shares") => self.shares = true,
             _ if key.starts_with("callers of ") => self.callers = true,
             _ => {}
         }

@@ -45,8 +45,9 @@ impl Entry {
         }
     }
 
-    fn share(&self) -> u64 {
-        (self.own * PERCENT).round() as u64
+    /// In parts of everything. `rounding`: by how many percent it has been rounded up.
+    fn share(&self, rounding: f64) -> u64 {
+        ((self.own - rounding).max(0.0) * PERCENT).round() as u64
     }
 
     fn frame(&self) -> Option<Frame> {
@@ -91,8 +92,12 @@ impl Table {
             );
             self.from_callers(reading, &mut stacks)?;
         } else {
+            // Thousands of light lines, all rounded up, can make 103 % together. No line is changed by more than it can
+            // have been rounded.
+            let shown = self.entries.iter().filter(|entry| entry.own > 0.0).count().max(1);
+            let rounding = ((total - 100.0) / shown as f64).clamp(0.0, 0.005);
             for entry in &self.entries {
-                stacks.entry(entry, reading)?;
+                stacks.entry(entry, reading, rounding)?;
             }
             if has_graphs {
                 notes.push(
@@ -218,8 +223,8 @@ struct Stacks {
 
 impl Stacks {
     /// The stacks that end in the function of a line.
-    fn entry(&mut self, entry: &Entry, reading: Reading) -> Result<(), Full> {
-        let share = entry.share();
+    fn entry(&mut self, entry: &Entry, reading: Reading, rounding: f64) -> Result<(), Full> {
+        let share = entry.share(rounding);
         if share == 0 {
             return Ok(());
         }
