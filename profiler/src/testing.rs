@@ -1,6 +1,9 @@
 //! Fixtures for tests.
 
+mod findings;
+
 use crate::profile::*;
+pub(crate) use findings::{about, findings};
 
 /// A call tree written down: function, inclusive weight, callees.
 pub(crate) struct Node(pub &'static str, pub u64, pub &'static [Node]);
@@ -302,6 +305,7 @@ fn locks() -> Vec<LockStat> {
     let lock = |address, name: Option<&str>, kind, waits, total_ns, max_ns| LockStat {
         address,
         name: name.map(str::to_owned),
+        named_by: None,
         kind,
         waits,
         total_ns,
@@ -429,4 +433,10 @@ pub(crate) fn finding(id: &str, severity: Severity, frames: &[&str]) -> Finding 
         advice: Vec::new(),
         marks: frames.iter().map(|frame| Mark { kind: None, frame: (*frame).to_owned() }).collect(),
     }
+}
+
+/// A probe that ran.
+pub(crate) fn attached(name: &str) -> Probe {
+    let state = ProbeState::Attached { rung: "tp_btf".to_owned(), to: Vec::new(), notes: Vec::new() };
+    Probe { state, ..Probe::off(name, None) }
 }

@@ -3,6 +3,8 @@
 mod attach;
 mod check;
 mod child;
+mod pathologies;
+mod present;
 mod status;
 mod views;
 
@@ -10,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Finds out why Linux I/O or memory is slow: profiles in the kernel with eBPF, prints call trees as
-/// kernel developers post them.
+/// Finds out why Linux I/O or memory is slow: profiles in the kernel with eBPF, names what is wrong and what
+/// to do about it, prints call trees as kernel developers post them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
@@ -28,6 +30,8 @@ enum Command {
     Attach(Box<attach::Args>),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
+    /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
+    Pathologies(pathologies::Args),
 }
 
 /// Does what the command line says; the exit status is the command's own where it started one.
@@ -40,6 +44,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
+        Command::Pathologies(args) => pathologies::run(&args),
     }
 }
 

@@ -5,7 +5,9 @@ mod attach;
 mod batch;
 mod cpu;
 mod drain;
+mod locks;
 mod mappings;
+mod memory;
 mod misses;
 mod object;
 mod session;
@@ -142,6 +144,10 @@ impl Collector {
     ///
     /// If not even the maps can be made, or the control group cannot be measured.
     pub fn attach(options: Options) -> anyhow::Result<Self> {
+        // Without it, what needs it says so by name.
+        if let Err(error) = crate::kernel::tracefs::provide() {
+            tracing::info!("cannot mount tracefs: {error}");
+        }
         let kernel_btf = crate::kernel::btf::Btf::vmlinux();
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);
@@ -385,8 +391,9 @@ impl Collector {
         };
         // The programs stay until their own addresses have names. The kernel takes a grace period for
         // each that it detaches: meanwhile the report is printed.
-        let ebpf = self.ebpf;
-        let session = session::build(raw);
+        let mut ebpf = self.ebpf;
+        let mut session = session::build(raw);
+        locks::name(&mut session, &mut ebpf);
         std::thread::spawn(move || drop(ebpf));
         Ok(session)
     }

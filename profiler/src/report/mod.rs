@@ -3,7 +3,9 @@
 pub mod escape;
 pub mod flamegraph;
 pub mod folded;
+pub mod json;
 mod names;
+mod selection;
 pub mod text;
 
 use std::fs::File;
