@@ -71,14 +71,13 @@ impl DataSymbols {
     fn parse(text: &str) -> Self {
         let mut data = Self::default();
         for line in text.lines() {
-            let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            if !matches!(kind, "d" | "D" | "b" | "B" | "a" | "A" | "r" | "R" | "v" | "V") {
+            // Sixteen digits, a space, the type. Most are functions, and quickly passed over.
+            if !matches!(line.as_bytes().get(17), Some(b'd' | b'D' | b'b' | b'B' | b'a' | b'A' | b'r' | b'R'))
+            {
                 continue;
             }
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(name)) = (fields.next(), fields.nth(1)) else { continue };
             let Ok(address) = u64::from_str_radix(address, 16) else { continue };
             let start = data.names.len() as u32;
             data.names.push_str(name);
