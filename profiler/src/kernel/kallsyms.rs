@@ -60,6 +60,8 @@ pub struct DataSymbols {
     symbols: Vec<(u64, u32, u32)>,
     /// Where the variables that each CPU has its own of begin and end.
     per_cpu: Option<(u64, u64)>,
+    /// `kfree`, from which a reader of code can start.
+    kfree: Option<u64>,
 }
 
 impl DataSymbols {
@@ -71,6 +73,9 @@ impl DataSymbols {
     fn parse(text: &str) -> Self {
         let mut data = Self::default();
         for line in text.lines() {
+            if line.ends_with(" kfree") {
+                data.kfree = line.get(..16).and_then(|address| u64::from_str_radix(address, 16).ok());
+            }
             // Sixteen digits, a space, the type. Most are functions, and quickly passed over.
             if !matches!(line.as_bytes().get(17), Some(b'd' | b'D' | b'b' | b'B' | b'a' | b'A' | b'r' | b'R'))
             {
@@ -86,14 +91,17 @@ impl DataSymbols {
         data.symbols.sort_unstable();
         // Kernels list a few variables in any case; this one only if they list all. Addresses may be hidden.
         if data.address_of("init_task").is_none_or(|address| address == 0) {
-            return Self::default();
+            return Self { kfree: data.kfree, ..Self::default() };
         }
         data.per_cpu = data.address_of("__per_cpu_start").zip(data.address_of("__per_cpu_end"));
         data
     }
 
-    /// The address of a variable.
+    /// The address of a variable, or of the function `kfree`.
     pub fn address_of(&self, name: &str) -> Option<u64> {
+        if name == "kfree" {
+            return self.kfree.filter(|address| *address != 0);
+        }
         self.symbols.iter().find(|symbol| self.name(symbol) == name).map(|symbol| symbol.0)
     }
 
