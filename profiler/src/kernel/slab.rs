@@ -144,7 +144,7 @@ fn bases_in_code(memory: &dyn KernelMemory, function: u64) -> Vec<(u64, u64)> {
             let next = function + at as u64 + 5;
             let variable = next.checked_add_signed(i64::from(displacement))?;
             let value = if variable >= KERNEL_IMAGE { memory.u64(variable)? } else { return None };
-            (value >= 1 << 63 && value < KERNEL_IMAGE && value % ALIGNMENT == 0).then_some(value)
+            ((1 << 63..KERNEL_IMAGE).contains(&value) && value % ALIGNMENT == 0).then_some(value)
         })
         .collect();
     values.sort_unstable();
