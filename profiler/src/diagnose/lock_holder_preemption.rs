@@ -1,7 +1,9 @@
 //! `lock-holder-preemption`: the host takes CPUs away from a guest that hold a spinlock.
 
 use super::facts::Facts;
-use super::lock_waits::{PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, percent, samples, waited_for};
+use super::lock_waits::{
+    PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, percent, sampled_share, samples, waited_for,
+};
 use super::{About, Pathology, Threshold};
 use crate::profile::{
     Advice, Confidence, Evidence, Finding, Histogram, Impact, Kind, LockKind, Mark, Resource, Severity,
@@ -82,7 +84,7 @@ fn find(facts: &Facts<'_>) -> Option<Finding> {
     let steal = facts.session.host.steal.filter(|steal| *steal >= STEAL)?;
     let slow = facts.named(SPIN_SLOWPATHS);
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
-    let share = facts.share(Kind::Cpu, in_slowpath);
+    let share = sampled_share(facts, in_slowpath);
     let paravirtual = !facts.named(&[PV_SLOWPATH]).is_empty();
     if share < SLOWPATH {
         return None;

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::lock_cures::cures;
-use super::lock_waits::{OPTIMISTIC, percent, waited_for};
+use super::lock_waits::{ENOUGH_SAMPLES, OPTIMISTIC, percent, sampled_share, waited_for};
 use super::{About, Pathology, Threshold};
 use crate::profile::{Advice, Confidence, Evidence, Finding, Impact, Kind, LockKind, Resource, Severity};
 
@@ -60,7 +60,7 @@ impl Pathology for MutexSpinning {
         }
         let locks = waited_for(facts, is_sleeping, &spinning);
         locks.iter().filter(|lock| lock.samples > 0).filter_map(|lock| {
-            let share = facts.share(Kind::Cpu, lock.samples);
+            let share = sampled_share(facts, lock.samples);
             let severity = match share {
                 _ if share >= CRITICAL => Severity::Critical,
                 _ if share >= WARN => Severity::Warning,
