@@ -73,8 +73,7 @@ impl Disk {
         let size = image.decoder.content_size();
         let disk = Self::empty(size >> 20)?;
         let file = std::fs::OpenOptions::new().write(true).open(&disk.path);
-        let mut file =
-            std::io::BufWriter::with_capacity(1 << 20, file.map_err(|error| error.to_string())?);
+        let mut file = std::io::BufWriter::with_capacity(1 << 20, file.map_err(|error| error.to_string())?);
         std::io::copy(&mut image, &mut file)
             .and_then(|_| file.flush())
             .and_then(|()| file.get_ref().sync_all())
@@ -112,7 +111,8 @@ impl Disk {
     pub fn mount_as(&self, fs_type: &str) -> Result<(), String> {
         // Modules are loaded by the kernel itself where it can.
         let _ = output(Command::new("modprobe").arg(fs_type));
-        output(Command::new("mount").args(["-i", "-t", fs_type, &self.path]).arg(self.mount_point())).map(drop)
+        output(Command::new("mount").args(["-i", "-t", fs_type, &self.path]).arg(self.mount_point()))
+            .map(drop)
     }
 
     /// Mounts the file system.

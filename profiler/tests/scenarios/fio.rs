@@ -28,6 +28,7 @@ pub fn fio(options: &[&str]) -> Result<Job, String> {
     // Notes may come before.
     let json = &text[text.find('{').unwrap_or(0)..];
     let result: serde_json::Value = serde_json::from_str(json).expect("fio writes JSON");
-    let bytes = |direction: &str| result["jobs"][0][direction]["io_bytes"].as_u64().expect("fio counts bytes");
+    let bytes =
+        |direction: &str| result["jobs"][0][direction]["io_bytes"].as_u64().expect("fio counts bytes");
     Ok(Job { read: bytes("read"), written: bytes("write") })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::fio::fio;
-use super::scenario::{Action, Expected, Scenario};
+use super::scenario::{Expected, Scenario};
 use super::work::{How, needs, read_at_random, read_through, repeat, sh, write_file};
 
 const TIME: Duration = Duration::from_secs(3);
@@ -22,11 +22,6 @@ fn path(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).into_os_string().into_string().unwrap()
 }
 
-/// A script over and over, in a folder of its own; the first word of `what` it needs is a program.
-fn script(what: &'static str, run: Action) -> Scenario {
-    Scenario::ordinary(what, run)
-}
-
 /// Nothing.
 pub fn idle() -> Scenario {
     Scenario::ordinary("nothing", |bench| {
@@ -37,7 +32,7 @@ pub fn idle() -> Scenario {
 
 /// A compiler.
 pub fn compile() -> Scenario {
-    script("compile a C program over and over", |bench| {
+    Scenario::ordinary("compile a C program over and over", |bench| {
         needs("cc")?;
         let folder = folder();
         let source = path(&folder, "main.c");
@@ -49,7 +44,7 @@ pub fn compile() -> Scenario {
 
 /// Many small files.
 pub fn tar() -> Scenario {
-    script("pack a tree of small files over and over, cold at first", |bench| {
+    Scenario::ordinary("pack a tree of small files over and over, cold at first", |bench| {
         let folder = folder();
         for number in 0..1000 {
             std::fs::write(folder.path().join(number.to_string()), vec![b'x'; 3000 + number]).unwrap();
@@ -68,7 +63,7 @@ pub fn cached_reads() -> Scenario {
         let folder = folder();
         let file = path(&folder, "data");
         write_file(&file, 64, 1 << 20, false);
-        bench.measure(|| repeat("again", 1, TIME, |_| drop(read_through(&file, How::Buffered, 64 << 10))));
+        bench.measure(|| repeat("again", 1, TIME, |_| read_through(&file, How::Buffered, 64 << 10)));
         Expected::silence()
     })
 }
@@ -79,7 +74,7 @@ pub fn random_cached_reads() -> Scenario {
         let folder = folder();
         let file = path(&folder, "data");
         write_file(&file, 64, 1 << 20, false);
-        bench.measure(|| repeat("again", 1, TIME, |_| drop(read_at_random(&file, How::Buffered, 4096, 10_000, 2))));
+        bench.measure(|| repeat("again", 1, TIME, |_| read_at_random(&file, How::Buffered, 4096, 10_000, 2)));
         Expected::silence()
     })
 }
@@ -121,7 +116,7 @@ pub fn loopback() -> Scenario {
 
 /// Processes that come and go.
 pub fn forks() -> Scenario {
-    script("start programs, one after the other, from two shells", |bench| {
+    Scenario::ordinary("start programs, one after the other, from two shells", |bench| {
         bench.measure(|| sh("work() { while :; do /bin/true; done; }; work & work", TIME));
         Expected::silence()
     })
@@ -209,7 +204,8 @@ pub fn mapped_reads() -> Scenario {
         write_file(&file, 256, 1 << 20, false);
         crate::common::Disk::drop_caches();
         let name = format!("--filename={file}");
-        let options = ["--rw=read", "--ioengine=mmap", "--bs=64k", "--size=256M", "--time_based", "--runtime=3"];
+        let options =
+            ["--rw=read", "--ioengine=mmap", "--bs=64k", "--size=256M", "--time_based", "--runtime=3"];
         bench.measure(|| fio(&[&[name.as_str()], &options[..]].concat()))?;
         Expected::silence()
     })
@@ -217,7 +213,7 @@ pub fn mapped_reads() -> Scenario {
 
 /// Writers of large files.
 pub fn parallel_writes() -> Scenario {
-    script("two dd that write files of their own, in pieces of 1 MiB", |bench| {
+    Scenario::ordinary("two dd that write files of their own, in pieces of 1 MiB", |bench| {
         let folder = folder();
         let out = folder.path().display().to_string();
         let script = format!(
@@ -231,7 +227,7 @@ pub fn parallel_writes() -> Scenario {
 
 /// A compressor.
 pub fn gzip() -> Scenario {
-    script("compress /dev/urandom with gzip", |bench| {
+    Scenario::ordinary("compress /dev/urandom with gzip", |bench| {
         needs("gzip")?;
         bench.measure(|| sh("gzip < /dev/urandom > /dev/null", TIME));
         Expected::silence()
@@ -240,7 +236,7 @@ pub fn gzip() -> Scenario {
 
 /// A reader that computes.
 pub fn sha256sum() -> Scenario {
-    script("sha256sum of a file that is cold at first", |bench| {
+    Scenario::ordinary("sha256sum of a file that is cold at first", |bench| {
         needs("sha256sum")?;
         let folder = folder();
         let file = path(&folder, "data");
@@ -257,7 +253,8 @@ pub fn random_writes() -> Scenario {
         needs("fio")?;
         let folder = folder();
         let name = format!("--filename={}", path(&folder, "database"));
-        let options = ["--rw=randwrite", "--bs=4k", "--size=128M", "--fsync=32", "--time_based", "--runtime=3"];
+        let options =
+            ["--rw=randwrite", "--bs=4k", "--size=128M", "--fsync=32", "--time_based", "--runtime=3"];
         bench.measure(|| fio(&[&[name.as_str()], &options[..]].concat()))?;
         Expected::silence()
     })

@@ -23,9 +23,7 @@ fn all() -> Vec<(&'static str, Scenario, bool)> {
     let elsewhere = in_guests!(named).into_iter();
     let known: Vec<&str> = all.iter().map(|(name, ..)| *name).collect();
     all.extend(
-        elsewhere
-            .filter(|(name, _)| !known.contains(name))
-            .map(|(name, scenario)| (name, scenario, true)),
+        elsewhere.filter(|(name, _)| !known.contains(name)).map(|(name, scenario)| (name, scenario, true)),
     );
     all
 }
@@ -54,7 +52,9 @@ fn every_pathology_has_a_reproducer_and_a_look_alike() {
     if let Some(file) = std::env::var_os("PROFILER_SCENARIOS_LIST") {
         let lines: Vec<String> = all()
             .iter()
-            .map(|(name, scenario, guest)| serde_json::to_string(&Listed::new(name, scenario, *guest)).unwrap() + "\n")
+            .map(|(name, scenario, guest)| {
+                serde_json::to_string(&Listed::new(name, scenario, *guest)).unwrap() + "\n"
+            })
             .collect();
         std::fs::write(&file, lines.concat()).unwrap();
     }

@@ -20,6 +20,7 @@ pub mod verdict;
 pub mod work;
 
 /// Hands those that are run on this machine to a macro.
+#[allow(unused_macros)]
 macro_rules! here {
     ($then:ident) => {
         $then! {

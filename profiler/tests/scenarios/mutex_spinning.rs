@@ -17,7 +17,8 @@ const PIECE: usize = 64 << 10;
 
 fn overwrite(bench: &mut Bench, file: impl Fn(usize) -> usize + Sync) -> Result<Disk, String> {
     let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
-    let files: Vec<File> = (0..crowd()).map(|number| File::create(disk.file(&number.to_string())).unwrap()).collect();
+    let files: Vec<File> =
+        (0..crowd()).map(|number| File::create(disk.file(&number.to_string())).unwrap()).collect();
     let piece = vec![1; PIECE];
     bench.measure(|| {
         repeat("overwriter", crowd(), TIME, |number| files[file(number)].write_all_at(&piece, 0).unwrap())

@@ -30,7 +30,11 @@ impl Group {
         let path = Path::new(root).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("no control group: {error}"))?;
         let group = Self { path, limit };
-        if group.path.join(limit).exists() { Ok(group) } else { Err("no control groups for memory".to_owned()) }
+        if group.path.join(limit).exists() {
+            Ok(group)
+        } else {
+            Err("no control groups for memory".to_owned())
+        }
     }
 
     fn set_limit(&self, bytes: u64) {
@@ -77,11 +81,15 @@ fn read_mapped(bench: &mut Bench, limit: Option<u64>) -> Result<Group, String> {
 
 /// Each page that is read has to be paid for with another one.
 pub fn small_limit() -> Scenario {
-    Scenario::reproducer(ID, "read a mapped file of 192 MiB in a control group with a limit of 16 MiB", |bench| {
-        let group = read_mapped(bench, Some(LIMIT_MIB << 20))?;
-        let name = format!("/{}", group.path.file_name().unwrap().to_string_lossy());
-        Ok(Expected::about(Subject::Cgroup(name)).figure("limit", group.limit(), "the control group"))
-    })
+    Scenario::reproducer(
+        ID,
+        "read a mapped file of 192 MiB in a control group with a limit of 16 MiB",
+        |bench| {
+            let group = read_mapped(bench, Some(LIMIT_MIB << 20))?;
+            let name = format!("/{}", group.path.file_name().unwrap().to_string_lossy());
+            Ok(Expected::about(Subject::Cgroup(name)).figure("limit", group.limit(), "the control group"))
+        },
+    )
 }
 
 /// The same work with room for it.

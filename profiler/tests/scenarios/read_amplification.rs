@@ -22,7 +22,11 @@ fn measure(bench: &mut Bench, disk: &Disk, file: &str, how: How, reads: u64, thr
 
 fn amplified(disk: &Disk, asked: u64, stat: Stat) -> Expected {
     Expected::disk(disk)
-        .figure("amplification", stat.read_bytes as f64 / asked as f64, "/sys/block/*/stat and the bytes read")
+        .figure(
+            "amplification",
+            stat.read_bytes as f64 / asked as f64,
+            "/sys/block/*/stat and the bytes read",
+        )
         .figure("device_read_bytes", stat.read_bytes as f64 / stat.reads as f64, "/sys/block/*/stat")
 }
 
@@ -34,18 +38,26 @@ fn btrfs(bench: &mut Bench, options: &str) -> Result<(Disk, String), String> {
     let name = format!("--filename={file}");
     // fio fills each piece half with zeroes, half with random bytes.
     let data = ["--buffer_compress_percentage=50", "--buffer_compress_chunk=4k", "--refill_buffers"];
-    let written = fio(&[&[name.as_str(), "--rw=write", "--bs=1M", "--size=256M", "--end_fsync=1"], &data[..]].concat())?;
+    let written = fio(&[
+        &[name.as_str(), "--rw=write", "--bs=1M", "--size=256M", "--end_fsync=1"],
+        &data[..],
+    ]
+    .concat())?;
     assert_eq!(written.written, 256 << 20);
     Ok((disk, file))
 }
 
 /// Compressed extents are read and decompressed whole.
 pub fn compressed_btrfs() -> Scenario {
-    Scenario::reproducer(ID, "reads of 4 KiB at random places of a file on btrfs with compress-force=zstd", |bench| {
-        let (disk, file) = btrfs(bench, "noatime,compress-force=zstd")?;
-        let (asked, stat) = measure(bench, &disk, &file, How::ToldRandom, 2000, 1);
-        Ok(amplified(&disk, asked, stat))
-    })
+    Scenario::reproducer(
+        ID,
+        "reads of 4 KiB at random places of a file on btrfs with compress-force=zstd",
+        |bench| {
+            let (disk, file) = btrfs(bench, "noatime,compress-force=zstd")?;
+            let (asked, stat) = measure(bench, &disk, &file, How::ToldRandom, 2000, 1);
+            Ok(amplified(&disk, asked, stat))
+        },
+    )
 }
 
 /// btrfs' checksums are of single blocks.
@@ -83,11 +95,15 @@ fn on_bcachefs(bench: &mut Bench) -> Result<(Disk, String), String> {
 
 /// The case itself: extents of 64 KiB, with one checksum each.
 pub fn bcachefs() -> Scenario {
-    Scenario::reproducer(ID, "direct reads of 4 KiB at random places of a file on bcachefs, written in pieces of 1 MiB", |bench| {
-        let (disk, file) = on_bcachefs(bench)?;
-        let (asked, stat) = measure(bench, &disk, &file, How::Direct, 700, 4);
-        Ok(amplified(&disk, asked, stat).figure("bounce_pages", 16.0, "encoded_extent_max of 64 KiB"))
-    })
+    Scenario::reproducer(
+        ID,
+        "direct reads of 4 KiB at random places of a file on bcachefs, written in pieces of 1 MiB",
+        |bench| {
+            let (disk, file) = on_bcachefs(bench)?;
+            let (asked, stat) = measure(bench, &disk, &file, How::Direct, 700, 4);
+            Ok(amplified(&disk, asked, stat).figure("bounce_pages", 16.0, "encoded_extent_max of 64 KiB"))
+        },
+    )
 }
 
 /// The same file with extents of the size of the reads.

@@ -38,9 +38,11 @@ pub fn short_runs() -> Scenario {
         let options = ["--rw=randread:4", "--bs=4k", "--io_size=32M", "--fadvise_hint=0", "--norandommap"];
         let (disk, job, stat) = measure(bench, 2560, &options)?;
         let factor = stat.read_bytes as f64 / job.read as f64;
-        Ok(Expected::disk(&disk)
-            .figure("read_per_asked", factor, "/sys/block/*/stat and fio")
-            .figure("request_bytes", stat.read_bytes as f64 / stat.reads as f64, "/sys/block/*/stat"))
+        Ok(Expected::disk(&disk).figure("read_per_asked", factor, "/sys/block/*/stat and fio").figure(
+            "request_bytes",
+            stat.read_bytes as f64 / stat.reads as f64,
+            "/sys/block/*/stat",
+        ))
     })
 }
 
@@ -64,23 +66,32 @@ pub fn random_pages() -> Scenario {
 
 /// The cure.
 pub fn told_random() -> Scenario {
-    Scenario::look_alike(ID, "four reads of 4 KiB in a row at random places, with POSIX_FADV_RANDOM", |bench| {
-        let options = ["--rw=randread:4", "--bs=4k", "--io_size=32M", "--fadvise_hint=random", "--norandommap"];
-        measure(bench, 2560, &options)?;
-        Expected::silence()
-    })
+    Scenario::look_alike(
+        ID,
+        "four reads of 4 KiB in a row at random places, with POSIX_FADV_RANDOM",
+        |bench| {
+            let options =
+                ["--rw=randread:4", "--bs=4k", "--io_size=32M", "--fadvise_hint=random", "--norandommap"];
+            measure(bench, 2560, &options)?;
+            Expected::silence()
+        },
+    )
 }
 
 /// What is cached is not read.
 pub fn all_cached() -> Scenario {
-    Scenario::look_alike(ID, "reads of 4 KiB at random places of a cached file, read_ahead_kb 2560", |bench| {
-        let (_disk, file) = cold_file(bench, 2560)?;
-        read_through(&file, How::Buffered, 1 << 20);
-        bench.measure(|| {
-            repeat("cached", 1, Duration::from_secs(2), |_| {
-                read_at_random(&file, How::Buffered, 4096, 10_000, 1);
-            })
-        });
-        Expected::silence()
-    })
+    Scenario::look_alike(
+        ID,
+        "reads of 4 KiB at random places of a cached file, read_ahead_kb 2560",
+        |bench| {
+            let (_disk, file) = cold_file(bench, 2560)?;
+            read_through(&file, How::Buffered, 1 << 20);
+            bench.measure(|| {
+                repeat("cached", 1, Duration::from_secs(2), |_| {
+                    read_at_random(&file, How::Buffered, 4096, 10_000, 1);
+                })
+            });
+            Expected::silence()
+        },
+    )
 }

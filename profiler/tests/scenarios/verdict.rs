@@ -38,7 +38,13 @@ struct Compared {
 }
 
 /// Holds the findings of a session against what is expected of it.
-pub fn judge(name: &str, scenario: &Scenario, expected: &Expected, session: &Session, disks: &[String]) -> Outcome {
+pub fn judge(
+    name: &str,
+    scenario: &Scenario,
+    expected: &Expected,
+    session: &Session,
+    disks: &[String],
+) -> Outcome {
     let findings: Vec<&Finding> = session
         .findings
         .iter()
@@ -60,8 +66,10 @@ pub fn judge(name: &str, scenario: &Scenario, expected: &Expected, session: &Ses
         outcome.wrong.extend(findings.iter().map(|finding| format!("false alarm: {}", details(finding))));
         return outcome;
     }
-    let of_this: Vec<&&Finding> = findings.iter().filter(|finding| finding.id == scenario.pathology).collect();
-    let matching = of_this.iter().find(|finding| expected.about.iter().all(|subject| is_about(finding, subject)));
+    let of_this: Vec<&&Finding> =
+        findings.iter().filter(|finding| finding.id == scenario.pathology).collect();
+    let matching =
+        of_this.iter().find(|finding| expected.about.iter().all(|subject| is_about(finding, subject)));
     match (matching, of_this.first()) {
         (Some(finding), _) => outcome.compare(finding, expected),
         (None, Some(finding)) => {
@@ -82,13 +90,17 @@ impl Outcome {
             let ours = finding.value(figure.name);
             match ours {
                 Some(ours) if (ours - figure.value).abs() <= TOLERANCE * figure.value.abs() => {}
-                Some(ours) => self.wrong.push(format!(
-                    "{} is {ours}, but {} by {}",
-                    figure.name, figure.value, figure.source
-                )),
+                Some(ours) => self
+                    .wrong
+                    .push(format!("{} is {ours}, but {} by {}", figure.name, figure.value, figure.source)),
                 None => self.wrong.push(format!("no {} in the evidence", figure.name)),
             }
-            self.figures.push(Compared { name: figure.name, ours, theirs: figure.value, source: figure.source });
+            self.figures.push(Compared {
+                name: figure.name,
+                ours,
+                theirs: figure.value,
+                source: figure.source,
+            });
         }
     }
 

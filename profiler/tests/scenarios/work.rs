@@ -90,16 +90,17 @@ pub fn read_at_random(path: &str, how: How, piece: usize, count: u64, threads: u
     let size = std::fs::metadata(path).unwrap().len();
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            named("random-reader").spawn_scoped(scope, move || {
-                let file = open(path, how);
-                let mut buffer = Buffer::new(piece);
-                let mut random = Random::new(thread + 1);
-                for _ in 0..count {
-                    let at = random.below(size / piece as u64) * piece as u64;
-                    file.read_exact_at(buffer.get(), at).unwrap();
-                }
-            })
-            .unwrap();
+            named("random-reader")
+                .spawn_scoped(scope, move || {
+                    let file = open(path, how);
+                    let mut buffer = Buffer::new(piece);
+                    let mut random = Random::new(thread + 1);
+                    for _ in 0..count {
+                        let at = random.below(size / piece as u64) * piece as u64;
+                        file.read_exact_at(buffer.get(), at).unwrap();
+                    }
+                })
+                .unwrap();
         }
     });
     threads * count * piece as u64
@@ -125,17 +126,17 @@ pub fn read_through(path: &str, how: How, piece: usize) -> u64 {
 
 /// Runs `each`, given the thread's number, over and over for this time in each of `threads` threads of this name, and
 /// returns how often.
-pub fn repeat(name: &str, threads: usize, time: Duration, each: impl Fn(usize) + Sync) -> u64 {
+pub fn repeat<R>(name: &str, threads: usize, time: Duration, each: impl Fn(usize) -> R + Sync) -> u64 {
     repeat_after(name, threads, time, |_| {}, each)
 }
 
 /// As [`repeat`], with something that each thread does first.
-pub fn repeat_after(
+pub fn repeat_after<R>(
     name: &str,
     threads: usize,
     time: Duration,
     first: impl Fn(usize) + Sync,
-    each: impl Fn(usize) + Sync,
+    each: impl Fn(usize) -> R + Sync,
 ) -> u64 {
     let stop = AtomicBool::new(false);
     let (stop, first, each) = (&stop, &first, &each);
