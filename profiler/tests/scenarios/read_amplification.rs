@@ -36,13 +36,15 @@ fn btrfs(bench: &mut Bench, options: &str) -> Result<(Disk, String), String> {
     let disk = bench.disk(1024, "mkfs.btrfs -q", options)?;
     let file = disk.file("data");
     let name = format!("--filename={file}");
-    // fio fills each piece half with zeroes, half with random bytes.
-    let data = ["--buffer_compress_percentage=50", "--buffer_compress_chunk=4k", "--refill_buffers"];
-    let written = fio(&[
-        &[name.as_str(), "--rw=write", "--bs=1M", "--size=256M", "--end_fsync=1"],
-        &data[..],
-    ]
-    .concat())?;
+    let options = [name.as_str(), "--rw=write", "--bs=1M", "--size=256M", "--end_fsync=1"];
+    // fio fills each piece half with zeroes, half with random bytes. What is preallocated is never compressed.
+    let data = [
+        "--buffer_compress_percentage=50",
+        "--buffer_compress_chunk=4k",
+        "--refill_buffers",
+        "--fallocate=none",
+    ];
+    let written = fio(&[&options[..], &data[..]].concat())?;
     assert_eq!(written.written, 256 << 20);
     Ok((disk, file))
 }
