@@ -181,7 +181,7 @@ fn contiguous_requests_are_counted_and_found() {
             assert_eq!(measured.fua, 0, "{op:?}");
         }
         let finding = small_io(session, &disk).unwrap_or_else(|| panic!("{:#?}", session.findings));
-        assert_eq!((finding.severity, finding.value("request-size")), (Severity::Warning, Some(4096.0)));
+        assert_eq!((finding.severity, finding.value("request_size")), (Severity::Warning, Some(4096.0)));
         assert!(finding.about.contains(&Subject::Process("dd".to_owned())), "{:?}", finding.about);
     });
 }

@@ -30,7 +30,7 @@ static ABOUT: About = About {
         "give the guest its own real CPUs: pin its virtual CPUs, or move it to a less crowded host",
         "give the guest fewer virtual CPUs, no more than it can really get",
     ],
-    confirmed_by: "steal time of the guest, cpu (samples in the slow path), lock (how long single waits take)",
+    confirmed_by: "probes `cpu` (samples in the slow path) and `lock` (how long single waits take), and the steal time of the guest",
     suspected_by: "",
     thresholds: &[
         Threshold {

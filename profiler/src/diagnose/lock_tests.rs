@@ -116,6 +116,7 @@ fn callers_name_the_lock_of_an_imported_profile() {
     samples(&mut session, &[&["exit_mmap", "free_pcppages_bulk.isra.0"], &slow[..]].concat(), 20);
     samples(&mut session, &["vfs_read", "rmqueue_bulk"], 40);
     let findings = diagnose(&session);
+    // And no page-alloc-pressure: that the zone lock is fought for explains it.
     assert_eq!(ids(&findings), ["spinlock-contention"]);
     let finding = &findings[0];
     assert_eq!((finding.severity, finding.confidence), (Severity::Critical, Confidence::Suspected));

@@ -26,7 +26,7 @@ static ABOUT: About = About {
         "split what it protects: several files, directories, pipes, address spaces",
         "run fewer threads: those that spin get nothing done",
     ],
-    confirmed_by: "cpu (samples in the spinning functions), lock (names the lock)",
+    confirmed_by: "probes `cpu` (samples in the spinning functions) and `lock` (names the lock)",
     suspected_by: "a share of samples in osq_lock, mutex_spin_on_owner, rwsem_spin_on_owner",
     thresholds: &[
         Threshold {

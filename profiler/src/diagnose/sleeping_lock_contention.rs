@@ -30,7 +30,7 @@ static ABOUT: About = About {
         "do less under it: smaller operations, no synchronous I/O meanwhile",
         "run no more threads than get something done",
     ],
-    confirmed_by: "lock (waits by lock), cpu (what the waiters do meanwhile)",
+    confirmed_by: "probes `lock` (waits by lock) and `cpu` (what the waiters do meanwhile)",
     suspected_by: "",
     thresholds: &[
         Threshold {

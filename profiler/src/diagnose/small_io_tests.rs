@@ -92,10 +92,10 @@ fn direct_reads_of_a_page_at_a_time_are_found() {
     subject(Subject::Device("nvme0n1".to_owned()));
     subject(Subject::Mount("/data".to_owned()));
     subject(Subject::Process("dd".to_owned()));
-    assert_eq!(finding.value("request-size"), Some(4096.0));
-    assert_eq!(finding.value("requests-per-second"), Some(5000.0));
+    assert_eq!(finding.value("request_size"), Some(4096.0));
+    assert_eq!(finding.value("requests_per_second"), Some(5000.0));
     assert_eq!(finding.value("busy"), Some(0.5));
-    assert_eq!(finding.value("allowed-size"), Some(1280.0 * 1024.0));
+    assert_eq!(finding.value("allowed_size"), Some(1280.0 * 1024.0));
     assert_eq!(finding.value("direct"), Some(1.0));
     assert_eq!(finding.marks[0].frame, "iomap_dio_rw");
     assert!((finding.impact.share - 0.5).abs() < 0.01);

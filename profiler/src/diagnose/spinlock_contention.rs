@@ -29,7 +29,7 @@ static ABOUT: About = About {
         "split what it protects: several processes, directories, file systems, memory control groups",
         "run fewer threads, or keep them on one socket",
     ],
-    confirmed_by: "lock (waits by lock), cpu (samples in the slow path)",
+    confirmed_by: "probes `lock` (waits by lock) and `cpu` (samples in the slow path)",
     suspected_by: "a share of samples in *_queued_*_lock_slowpath",
     thresholds: &[
         Threshold {

@@ -204,7 +204,7 @@ fn evidence(
             ),
         ),
         Evidence::new(
-            "stall-count",
+            "stall_count",
             phases,
             Unit::Events,
             format!("times: {}, {} each", number(phases), duration(mean)),
@@ -221,7 +221,7 @@ fn evidence(
     };
     if let Some(pages) = freed.and_then(|name| counter(facts, name)) {
         let text = format!("{} (of all tasks): {}", freed.unwrap_or_default(), number(pages as f64));
-        evidence.push(Evidence::new("pages-freed", pages as f64, Unit::Pages, text));
+        evidence.push(Evidence::new("pages_freed", pages as f64, Unit::Pages, text));
     }
     if let Some(again) = refaults(facts) {
         let text = format!("pages of the machine that were needed again, for each page freed: {again:.2}");
@@ -231,7 +231,7 @@ fn evidence(
         counter(facts, "kswapd wakeups (whoever is measured)").filter(|_| cause == Cause::Direct)
     {
         let text = format!("kswapd woke up {} times", number(wakes as f64));
-        evidence.push(Evidence::new("kswapd-wakeups", wakes as f64, Unit::Events, text));
+        evidence.push(Evidence::new("kswapd_wakeups", wakes as f64, Unit::Events, text));
     }
     if let Some((order, part)) = main_order(stalls) {
         let text = format!(
@@ -243,11 +243,11 @@ fn evidence(
     }
     if let Some((process, part)) = process {
         let text = format!("time of {process}: {:.0} %", part * 100.0);
-        evidence.push(Evidence::new("process-share", *part, None, text));
+        evidence.push(Evidence::new("process_share", *part, None, text));
     }
     if let Some((function, part)) = caller {
         let text = format!("for pages that {function} asks for: {:.0} %", part * 100.0);
-        evidence.push(Evidence::new("caller-share", *part, None, text));
+        evidence.push(Evidence::new("caller_share", *part, None, text));
     }
     evidence
 }

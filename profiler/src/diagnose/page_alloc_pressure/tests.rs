@@ -1,9 +1,13 @@
 use super::*;
-use crate::diagnose::diagnose;
 use crate::profile::{
     Confidence, Counter, Kind, Labels, Probe, ProbeState, Session, Severity, Source, Subject, Unit, Weights,
 };
 use crate::testing::{bcachefs_profile, kernel, push};
+
+/// What this pathology alone finds.
+fn diagnose(session: &Session) -> Vec<Finding> {
+    PageAllocPressure.find(&Facts::new(session))
+}
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -181,9 +185,9 @@ fn samples(frames: &[&str], weight: u64) -> Session {
 #[test]
 fn samples_alone_are_suspicious() {
     for (frames, threshold, evidence) in [
-        (DIRECT, 100, "reclaim-samples"),
-        (COMPACTION, 100, "reclaim-samples"),
-        (FAULT, 100, "reclaim-samples"),
+        (DIRECT, 100, "reclaim_samples"),
+        (COMPACTION, 100, "reclaim_samples"),
+        (FAULT, 100, "reclaim_samples"),
         (
             &[
                 "skb_page_frag_refill",
@@ -193,17 +197,17 @@ fn samples_alone_are_suspicious() {
                 "native_queued_spin_lock_slowpath",
             ][..],
             100,
-            "zone-lock-samples",
+            "zone_lock_samples",
         ),
         (
             &["filemap_read", "__alloc_pages", "post_alloc_hook", "kernel_init_pages", "clear_page_erms"],
             100,
-            "zeroing-samples",
+            "zeroing_samples",
         ),
         (
             &["tun_build_skb", "alloc_pages_noprof", "__alloc_frozen_pages_noprof", "get_page_from_freelist"],
             400,
-            "allocator-samples",
+            "allocator_samples",
         ),
     ] {
         let findings = diagnose(&samples(frames, threshold));
