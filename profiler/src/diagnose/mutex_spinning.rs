@@ -45,6 +45,11 @@ static ABOUT: About = About {
             value: CRITICAL,
             reason: "every second CPU does nothing",
         },
+        Threshold {
+            what: "samples that spin, to be mentioned",
+            value: ENOUGH_SAMPLES as f64,
+            reason: "one or two samples of thirty are an accident",
+        },
     ],
     explained_by: &[],
 };
