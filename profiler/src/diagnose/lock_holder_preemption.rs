@@ -17,7 +17,8 @@ const STEAL: f64 = 0.03;
 const SLOWPATH: f64 = 0.02;
 const WARN: f64 = 0.05;
 const CRITICAL: f64 = 0.30;
-const LONG_NS: u64 = 1 << 19;
+/// A wait for a spinlock from which on the holder must have been stopped.
+pub const LONG_NS: u64 = 1 << 19;
 const LONG_SHARE: f64 = 0.5;
 
 static ABOUT: About = About {

@@ -37,12 +37,18 @@ static ABOUT: About = About {
         Threshold {
             what: "the same, to be a warning",
             value: WARN,
-            reason: "eight threads that create files in one directory reach 10 to 20 % on 2 CPUs",
+            reason: "four threads that create files in one directory reached 7 % on 2 CPUs that others used as well: worth \
+                     knowing, no more. Twice that is as much as a CPU of seven",
         },
         Threshold {
             what: "the same, to be critical",
             value: CRITICAL,
             reason: "every second CPU does nothing",
+        },
+        Threshold {
+            what: "samples that spin, to be mentioned",
+            value: ENOUGH_SAMPLES as f64,
+            reason: "one or two samples of thirty are an accident",
         },
     ],
     explained_by: &[],

@@ -2,13 +2,15 @@
 
 use super::facts::{Facts, share};
 use super::lock_cures::cures;
+use super::lock_holder_preemption::LONG_NS;
 use super::lock_waits::{
     ENOUGH_SAMPLES, PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, busy_ns, percent, sampled_share, samples,
     waited_for,
 };
 use super::{About, Pathology, Threshold};
 use crate::profile::{
-    Advice, Confidence, Evidence, Finding, Impact, Kind, LockKind, Mark, Resource, Severity, Subject,
+    Advice, Confidence, Evidence, Finding, Histogram, Impact, Kind, LockKind, Mark, Resource, Severity,
+    Subject,
 };
 
 /// The pathology.
@@ -91,6 +93,16 @@ fn lost(facts: &Facts<'_>, samples: u64, waits: u64, waited_ns: u64) -> (f64, Op
     (sampled, waited.filter(|_| waits >= WAITS))
 }
 
+/// Time of a lock's waits without those in which a host (or emulator) must have stopped the holder: no code holds
+/// a spinlock for so long. Samples in the slow path count in any case.
+fn short_ns(lock: &WaitedFor<'_>) -> u64 {
+    let long = lock.buckets.iter().enumerate().skip(Histogram::bucket_of(LONG_NS));
+    let long = long.fold(0u64, |sum, (bucket, count)| {
+        sum.saturating_add(count.saturating_mul(Histogram::bucket_start(bucket)).saturating_mul(3) / 2)
+    });
+    lock.total_ns.saturating_sub(long)
+}
+
 fn severity(share: f64) -> Option<Severity> {
     match share {
         _ if share >= CRITICAL => Some(Severity::Critical),
@@ -110,7 +122,7 @@ fn confidence(facts: &Facts<'_>) -> Confidence {
 }
 
 fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
-    let (sampled, waited) = lost(facts, lock.samples, lock.waits, lock.total_ns);
+    let (sampled, waited) = lost(facts, lock.samples, lock.waits, short_ns(lock));
     let share = sampled.max(waited.unwrap_or(0.0));
     let severity = severity(share)?;
     // Nothing is known of the lock: see `whole`.
@@ -145,7 +157,7 @@ fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
 fn whole(facts: &Facts<'_>, locks: &[WaitedFor<'_>]) -> Option<Finding> {
     let slow = facts.named(SPIN_SLOWPATHS);
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
-    let waited_ns = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.total_ns));
+    let waited_ns = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(short_ns(lock)));
     let waits = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.waits));
     let (sampled, waited) = lost(facts, in_slowpath, waits, waited_ns);
     let share = sampled.max(waited.unwrap_or(0.0));
