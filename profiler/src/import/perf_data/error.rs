@@ -6,7 +6,7 @@ use super::header::{MAX_ATTRS, MAX_IDS};
 #[derive(Debug, thiserror::Error)]
 pub enum PerfDataError {
     /// Reading failed.
-    #[error("cannot read the perf.data file: {0}")]
+    #[error("{0}")]
     Io(#[from] std::io::Error),
     /// It does not begin as such files do.
     #[error("not a perf.data file: it does not begin with PERFILE2")]
@@ -44,9 +44,9 @@ pub enum PerfDataError {
     /// Its compression is damaged.
     #[error("the compressed records of the perf.data file are damaged: {0}")]
     Zstd(#[source] std::io::Error),
-    /// Nothing in it was sampled by time.
-    #[error("the perf.data file has no event that samples where CPU time goes, only {0}")]
-    NoCpuEvent(String),
+    /// The event that was asked for is not in it, or it has none at all.
+    #[error("no such event in the perf.data file; it has {0}")]
+    NoSuchEvent(String),
     /// It has no samples.
     #[error("the perf.data file has no samples of {0}")]
     NoSamples(String),

@@ -53,11 +53,15 @@ pub struct Choice {
     pub others: Vec<String>,
 }
 
-/// The event to take; `None` where none is sampled by something that a CPU does all the time.
-pub fn choose(attrs: &[Attr]) -> Option<Choice> {
+/// The event to take: the one that is called `wanted`, or else the one that tells most about CPU time.
+/// `None` where there is none.
+pub fn choose(attrs: &[Attr], wanted: Option<&str>) -> Option<Choice> {
+    let is_wanted =
+        |attr: &Attr| wanted.is_none_or(|wanted| name(attr) == wanted || plain_name(attr) == wanted);
     let (best, rank) = attrs
         .iter()
         .enumerate()
+        .filter(|(_, attr)| is_wanted(attr))
         .filter_map(|(index, attr)| Some((index, rank(attr)?)))
         .min_by_key(|(index, rank)| (*rank, *index))?;
     let chosen = plain_name(&attrs[best]);
@@ -102,10 +106,12 @@ pub fn rate(attr: &Attr) -> String {
     }
 }
 
+/// Number of the software event that never happens.
+const DUMMY: u64 = 9;
 /// From this rank on an event does not go with time.
 const NOT_TIME: u32 = 10;
 
-/// The lower the better; `None` for events that say nothing about where CPUs spend their time.
+/// The lower the better; `None` for events without samples.
 fn rank(attr: &Attr) -> Option<u32> {
     match plain_name(attr).as_str() {
         "cycles" | "cpu-cycles" => return Some(0),
@@ -121,11 +127,13 @@ fn rank(attr: &Attr) -> Option<u32> {
         (kind::SOFTWARE, 1) => Some(3),
         (kind::HARDWARE, 1) => Some(NOT_TIME),
         (kind::HARDWARE | kind::RAW | kind::HW_CACHE, _) => Some(NOT_TIME + 1),
-        (kind::SOFTWARE | kind::TRACEPOINT | kind::BREAKPOINT, _) => None,
+        (kind::SOFTWARE, DUMMY) => None,
+        (kind::SOFTWARE | kind::TRACEPOINT | kind::BREAKPOINT, _) => Some(NOT_TIME + 2),
         // PMUs of the CPU's own, such as `cpu/.../` and `ibs_op//`; not those of a chip or of probes.
         _ => {
             let pmu = attr.name.split('/').next().unwrap_or_default();
-            ["cpu", "ibs_", "armv8"].iter().any(|own| pmu.starts_with(own)).then_some(NOT_TIME + 1)
+            let own = ["cpu", "ibs_", "armv8"].iter().any(|own| pmu.starts_with(own));
+            Some(if own { NOT_TIME + 1 } else { NOT_TIME + 2 })
         }
     }
 }
@@ -144,7 +152,7 @@ fn plain_name(attr: &Attr) -> String {
 
 /// Events that perf records only to be told of mappings.
 fn is_silent(attr: &Attr) -> bool {
-    attr.kind == kind::SOFTWARE && attr.config == 9
+    attr.kind == kind::SOFTWARE && attr.config == DUMMY
 }
 
 #[cfg(test)]
@@ -155,8 +163,9 @@ mod tests {
         Attr { kind, config, name: name.to_owned(), ..Attr::default() }
     }
 
-    fn chosen(attrs: &[Attr]) -> Option<(Vec<usize>, String, bool, String)> {
-        choose(attrs).map(|choice| (choice.taken, choice.name, choice.is_time, choice.others.join(" ")))
+    fn chosen(attrs: &[Attr], wanted: Option<&str>) -> Option<(Vec<usize>, String, bool, String)> {
+        choose(attrs, wanted)
+            .map(|choice| (choice.taken, choice.name, choice.is_time, choice.others.join(" ")))
     }
 
     #[test]
@@ -168,10 +177,14 @@ mod tests {
             attr(kind::SOFTWARE, 9, "dummy:HG"),
         ];
         let others = "block:block_rq_issue instructions".to_owned();
-        assert_eq!(chosen(&attrs), Some((vec![2], "cpu-clock:pppH".to_owned(), true, others)));
-        assert_eq!(chosen(&attrs[..1]), None);
+        assert_eq!(chosen(&attrs, None), Some((vec![2], "cpu-clock:pppH".to_owned(), true, others)));
+        assert_eq!(chosen(&attrs[3..], None), None);
+        assert_eq!(chosen(&attrs, Some("cycles")), None);
+        for (wanted, index) in [("block:block_rq_issue", 0), ("instructions", 1), ("cpu-clock", 2)] {
+            assert_eq!(chosen(&attrs, Some(wanted)).unwrap().0, [index]);
+        }
         assert_eq!(names(&attrs), "block:block_rq_issue, instructions, cpu-clock:pppH");
-        let no_time = chosen(&attrs[..2]).unwrap();
+        let no_time = chosen(&attrs[..2], None).unwrap();
         assert_eq!((no_time.0, no_time.2), (vec![1], false));
     }
 
@@ -182,11 +195,11 @@ mod tests {
             attr(kind::HARDWARE, 4 << 32, "cpu_core/cycles/P"),
             attr(10, 0, "uncore_imc_0/cas/"),
         ];
-        let choice = choose(&attrs).unwrap();
+        let choice = choose(&attrs, None).unwrap();
         assert_eq!((choice.taken, choice.is_time), (vec![0, 1], true));
-        assert_eq!(choose(&attrs[2..]), None);
+        assert!(choose(&attrs[2..], None).is_some_and(|choice| !choice.is_time));
         assert_eq!(name(&attr(kind::SOFTWARE, 1, "")), "task-clock");
         assert_eq!(name(&attr(kind::RAW, 0x1cd, "")), "event 4:0x1cd");
-        assert!(choose(&[attr(11, 0, "ibs_op//")]).is_some_and(|choice| !choice.is_time));
+        assert!(choose(&[attr(11, 0, "ibs_op//")], None).is_some_and(|choice| !choice.is_time));
     }
 }

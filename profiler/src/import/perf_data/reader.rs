@@ -67,8 +67,8 @@ pub struct Counts {
     pub deferred: u64,
 }
 
-/// Reads a file to its end.
-pub fn read<R: Read + Seek>(source: R) -> Result<Contents, PerfDataError> {
+/// Reads a file to its end, for samples of the event that is called `event`, if one is asked for.
+pub fn read<R: Read + Seek>(source: R, event: Option<&str>) -> Result<Contents, PerfDataError> {
     let mut source = BufReader::with_capacity(BUFFER, source);
     let mut header = Header::read(&mut source)?;
     let mut records = Records::new(source, header.big_endian, header.data_size);
@@ -86,7 +86,7 @@ pub fn read<R: Read + Seek>(source: R) -> Result<Contents, PerfDataError> {
         }
     }
     header.name_events();
-    let mut pass = Pass::new(&header)?;
+    let mut pass = Pass::new(&header, event)?;
     let mut rounds = Rounds::default();
     if let Some((kind, misc, body)) = replay {
         pass.take(Record { kind, misc, body: Bytes::new(&body, big_endian) }, &mut rounds);
@@ -173,13 +173,13 @@ struct Pass {
 }
 
 impl Pass {
-    fn new(header: &Header) -> Result<Self, PerfDataError> {
+    fn new(header: &Header, event: Option<&str>) -> Result<Self, PerfDataError> {
         let attrs = header.attrs.clone();
         let Some(first) = attrs.first() else {
             return Err(PerfDataError::Header("it names no events"));
         };
-        let choice =
-            events::choose(&attrs).ok_or_else(|| PerfDataError::NoCpuEvent(events::names(&attrs)))?;
+        let choice = events::choose(&attrs, event);
+        let choice = choice.ok_or_else(|| PerfDataError::NoSuchEvent(events::names(&attrs)))?;
         let ids = attrs.iter().enumerate();
         let by_id = ids.flat_map(|(index, attr)| attr.ids.iter().map(move |id| (*id, index))).collect();
         Ok(Self {
