@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::skip::skip;
 use profiler::import::{Imported, Options, open, open_with};
-use profiler::profile::{Kind, Session, Source, Target, Weights};
+use profiler::profile::{Kind, LocationId, Origin, Session, Source, Target, Weights};
 
 /// A recording in a folder of its own.
 struct Recording {
@@ -55,47 +55,55 @@ fn session_of(path: &Path) -> Session {
     sessions.remove(0)
 }
 
-/// Shares in percent by function, as `perf report` has them.
-fn perf_report(path: &Path, options: &[&str]) -> BTreeMap<String, f64> {
+/// Shares in percent, as `perf report` has them: by function in the kernel, by file elsewhere, since perf
+/// takes the names of functions from debug files too.
+fn perf_report(path: &Path, children: bool) -> BTreeMap<String, f64> {
     let output = Command::new("perf")
-        .args(["report", "--stdio", "--sort", "sym", "-g", "none", "--percent-limit", "0", "-t", "|"])
-        .args(["--no-inline", "-i"])
+        .args(["report", "--stdio", "-g", "none", "--percent-limit", "0", "-t", "|", "--no-inline"])
+        .args(["-F", if children { "overhead_children,dso,sym" } else { "period,dso,sym" }])
+        .args([if children { "--children" } else { "--no-children" }, "-i"])
         .arg(path)
-        .args(options)
         .stdin(Stdio::null())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mut shares = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let mut fields = line.split('|');
-        let (Some(share), Some(symbol)) = (fields.next(), fields.next_back()) else { continue };
-        let (Ok(share), Some((_, name))) =
-            (share.trim().trim_end_matches('%').parse(), symbol.split_once("] "))
-        else {
-            continue;
+        let fields: Vec<&str> = line.split('|').collect();
+        let [share, .., file, symbol] = fields[..] else { continue };
+        let Ok(share) = share.trim().trim_end_matches('%').parse::<f64>() else { continue };
+        let name = match symbol.trim().strip_prefix("[k] ") {
+            Some(name) => name.to_owned(),
+            None => format!("in {}", file.trim()),
         };
-        *shares.entry(plain(name)).or_default() += share;
+        *shares.entry(name).or_default() += share;
     }
     assert!(!shares.is_empty(), "perf report said nothing:\n{text}");
+    if !children {
+        let total: f64 = shares.values().sum();
+        shares.values_mut().for_each(|period| *period *= 100.0 / total);
+    }
     shares
 }
 
-/// A function's name without what demanglers differ in.
-fn plain(name: &str) -> String {
-    let name = name.trim();
-    name.split(['(', '<']).next().unwrap_or(name).to_owned()
-}
-
-/// Shares in percent by function: of the innermost ones, or of all on a stack.
+/// The same of a session: of the innermost functions, or of all on a stack.
 fn own_shares(session: &Session, children: bool) -> BTreeMap<String, f64> {
     let profile = &session.profile;
     let total = profile.total(Kind::Cpu) as f64;
+    let symbols = if children { symbols() } else { BTreeMap::new() };
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for stack in profile.of_kind(Kind::Cpu) {
         let from = if children { 0 } else { stack.frames.len() - 1 };
-        let mut names: Vec<String> =
-            stack.frames[from..].iter().map(|place| plain(&profile.frame_of(*place).name)).collect();
+        let name = |place: &LocationId| {
+            let frame = profile.frame_of(*place);
+            if frame.origin == Origin::User {
+                return format!("in {}", frame.module.as_deref().unwrap_or("?"));
+            }
+            // Of callers perf looks up the address that is returned to, which may be behind their end.
+            let symbol = symbols.range(..=profile.location(*place).address).next_back();
+            symbol.map_or_else(|| frame.name.to_string(), |(_, name)| name.clone())
+        };
+        let mut names: Vec<String> = stack.frames[from..].iter().map(name).collect();
         names.sort();
         names.dedup();
         for name in names {
@@ -103,6 +111,21 @@ fn own_shares(session: &Session, children: bool) -> BTreeMap<String, f64> {
         }
     }
     shares
+}
+
+/// The kernel's functions by address, of several at one address any.
+fn symbols() -> BTreeMap<u64, String> {
+    let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let mut symbols = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        if let (Some(address), Some("t" | "T" | "w" | "W"), Some(name)) =
+            (fields.next(), fields.next(), fields.next())
+        {
+            symbols.insert(u64::from_str_radix(address, 16).unwrap_or(0), name.to_owned());
+        }
+    }
+    symbols
 }
 
 /// Kernel symbols that share an address may be called by either name.
@@ -119,25 +142,39 @@ fn aliases() -> BTreeMap<String, Vec<String>> {
     shared.flat_map(|names| names.clone().into_iter().map(move |name| (name, names.clone()))).collect()
 }
 
-/// Fails unless the shares of all named functions agree to 0.01 points.
+/// Fails unless they agree to 0.01 points; percentages that perf prints are rounded to half of that.
 #[track_caller]
-fn assert_same_shares(own: &BTreeMap<String, f64>, perf: &BTreeMap<String, f64>) {
+fn assert_same_shares(session: &Session, path: &Path, children: bool) {
+    let (own, perf) = (own_shares(session, children), perf_report(path, children));
     let aliases = aliases();
+    // Where an eBPF program of others is on a stack, perf at times resolves nothing of it: a sample more.
+    let sample = 100.0 / session.profile.total(Kind::Cpu) as f64;
+    let tolerance = if children { 0.01 + sample } else { 0.01 };
     let mut compared = 0.0;
     let mut differ = Vec::new();
-    // Two digits are printed, so 0.005 are theirs.
-    for (name, share) in perf.iter().filter(|(name, share)| **share >= 0.05 && !name.starts_with("0x")) {
-        let known = own
-            .get(name)
-            .copied()
-            .or_else(|| aliases.get(name)?.iter().find_map(|alias| own.get(alias).copied()));
+    for (name, share) in perf.iter().filter(|(_, share)| **share >= 0.02) {
+        let of_file = name.starts_with("in ");
+        // Inclusive shares of functions do not add up to that of their file.
+        if of_file && children || name.starts_with("in [unknown]") {
+            continue;
+        }
+        // Programs that others load meanwhile: perf is told of some of them too late.
+        if name.starts_with("bpf_") || name.starts_with("0xffffffffc") {
+            continue;
+        }
+        // Where a walk of frame pointers goes astray, perf goes on.
+        if children && ["0x", "0000"].iter().any(|start| name.starts_with(start)) {
+            continue;
+        }
+        let alias = || aliases.get(name)?.iter().find_map(|alias| own.get(alias).copied());
+        let known = own.get(name).copied().or_else(alias);
         compared += share;
-        if known.is_none_or(|known| (known - share).abs() > 0.015) {
+        if known.is_none_or(|known| (known - share).abs() > tolerance) {
             differ.push(format!("{name}: perf {share:.2}, own {known:?}"));
         }
     }
     assert!(differ.is_empty(), "of {compared:.2} %, these differ:\n{}", differ.join("\n"));
-    assert!(compared > 20.0, "only {compared:.2} % could be compared");
+    assert!(compared > 50.0, "only {compared:.2} % could be compared");
 }
 
 #[test]
@@ -152,8 +189,8 @@ fn shares_are_those_of_perf_report() {
         "{:?}",
         session.host
     );
-    assert_same_shares(&own_shares(&session, false), &perf_report(&recording.path, &["--no-children"]));
-    assert_same_shares(&own_shares(&session, true), &perf_report(&recording.path, &["--children"]));
+    assert_same_shares(&session, &recording.path, false);
+    assert_same_shares(&session, &recording.path, true);
     let comms: Vec<_> =
         session.profile.all_labels().iter().filter_map(|labels| labels.comm.clone()).collect();
     assert!(["dd", "find"].iter().all(|name| comms.iter().any(|comm| &**comm == *name)), "{comms:?}");
@@ -163,7 +200,7 @@ fn shares_are_those_of_perf_report() {
 fn compressed_recordings_are_the_same() {
     let Some(recording) = record("compressed_recordings_are_the_same", &["-a", "-g", "-z"]) else { return };
     let session = session_of(&recording.path);
-    assert_same_shares(&own_shares(&session, false), &perf_report(&recording.path, &["--no-children"]));
+    assert_same_shares(&session, &recording.path, false);
 }
 
 #[test]
@@ -172,7 +209,7 @@ fn without_call_chains_leaves_remain() {
     let session = session_of(&recording.path);
     assert!(session.profile.stacks().iter().all(|stack| stack.frames.len() == 1));
     assert!(session.blind_spots.iter().any(|spot| spot.contains("perf record -g")));
-    assert_same_shares(&own_shares(&session, false), &perf_report(&recording.path, &[]));
+    assert_same_shares(&session, &recording.path, false);
 }
 
 #[test]

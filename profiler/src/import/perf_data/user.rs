@@ -35,14 +35,17 @@ impl UserNames {
         if path == "[vdso]" {
             return vec![Frame::user("[vdso]", "[vdso]"); offsets.len()];
         }
-        if !path.starts_with('/') || path.starts_with("//anon") || path.starts_with("/memfd:") {
+        if !path.starts_with('/') || path.starts_with("//anon") {
             return vec![Frame::user("[generated code]", "[generated]"); offsets.len()];
         }
         let binary = path.rsplit('/').next().unwrap_or(path);
         if self.is_same(object) {
             return file_frames(Path::new(path), binary, offsets);
         }
-        self.missing.insert(binary.to_owned());
+        // Those were never on a disk.
+        if !path.starts_with("/memfd:") {
+            self.missing.insert(binary.to_owned());
+        }
         // The place in the file is what addr2line wants where the file is.
         offsets.iter().map(|offset| Frame::user(&format!("{binary}+{offset:#x}"), binary)).collect()
     }
