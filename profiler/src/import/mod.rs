@@ -5,6 +5,8 @@
 //! a warning, what cannot be used an error with its line or offset.
 
 mod error;
+mod merge;
+mod names;
 mod perf_data;
 mod text;
 mod warning;

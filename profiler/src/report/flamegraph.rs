@@ -74,7 +74,7 @@ fn draw(session: &Session, kind: Kind, options: &mut Options<'_>, out: &mut dyn 
 /// `1,234 bytes (1.21 KiB) in 30.0 s on host, Linux 6.12.9`.
 fn subtitle(session: &Session, kind: Kind) -> String {
     let host = &session.host;
-    let mut text = kind_summary(kind, session.profile.total(kind), host.page_size);
+    let mut text = kind_summary(session, kind, session.profile.total(kind));
     if session.duration_ns > 0 {
         text.push_str(&format!(" in {}", units::duration(session.duration_ns as f64)));
     }

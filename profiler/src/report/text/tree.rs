@@ -43,8 +43,10 @@ impl Selection {
         let least = view.min_percent.max(0.0);
         let passes = |id: NodeId| {
             let weight = tree.weight(id);
-            percent(weight, tree.parent_weight(id)) >= least && percent(weight, whole) >= least * FLOOR
-                || forced.contains(&id)
+            !is_left_out(tree, id)
+                && (percent(weight, tree.parent_weight(id)) >= least
+                    && percent(weight, whole) >= least * FLOOR
+                    || forced.contains(&id))
         };
         let mut passing: Vec<NodeId> = Vec::new();
         let mut todo: Vec<NodeId> = tree.roots().iter().rev().copied().collect();
@@ -154,7 +156,7 @@ impl Layout {
             ids.iter().copied().filter(|id| selection.nodes.contains(id)).collect()
         };
         let shown = shown_of(tree.roots());
-        let roots_cut = shown.len() < tree.roots().len();
+        let roots_cut = is_cut(tree, tree.roots(), shown.len());
         todo.extend(shown.into_iter().rev().map(|id| (id, None, 0)));
         while let Some((id, parent, depth)) = todo.pop() {
             let index = lines.len();
@@ -174,7 +176,7 @@ impl Layout {
                     .unwrap_or_default(),
                 depth,
                 children: Vec::new(),
-                cut: shown.len() < tree.children(id).len(),
+                cut: is_cut(tree, tree.children(id), shown.len()),
                 extent: 0,
             });
             todo.extend(shown.into_iter().rev().map(|id| (id, Some(index), depth + 1)));
@@ -192,6 +194,18 @@ impl Layout {
         }
         Self { lines, roots, roots_cut, whole, passing: selection.passing }
     }
+}
+
+/// Whether a node stands for what the source of the profile left out.
+fn is_left_out(tree: &CallTree<'_>, id: NodeId) -> bool {
+    tree.frame(id).is_some_and(Frame::is_left_out)
+}
+
+/// Whether some of these siblings are not shown. What the source did not account for is no sibling.
+fn is_cut(tree: &CallTree<'_>, siblings: &[NodeId], shown: usize) -> bool {
+    let unaccounted = Frame::unaccounted();
+    let no_sibling = siblings.iter().filter(|id| tree.frame(**id) == Some(&unaccounted)).count();
+    shown + no_sibling < siblings.len()
 }
 
 /// Names that more than one of the functions shown has.
