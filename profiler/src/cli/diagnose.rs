@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(output) = &args.output {
         store::check_destination(output)?;
     }
-    let options = Options { event: args.event.clone() };
+    let options = Options { event: args.event.clone(), ..Options::default() };
     let mut failed = false;
     let mut sessions: Vec<(String, Session)> = Vec::new();
     for file in &args.files {
@@ -90,7 +90,7 @@ fn numbered(output: &Path, number: usize) -> PathBuf {
 }
 
 /// Reads a file, and says what is odd about it.
-fn import(file: &Path, options: &Options) -> Result<Imported, import::ImportError> {
+pub(super) fn import(file: &Path, options: &Options) -> Result<Imported, import::ImportError> {
     let bar = Bar::default();
     let progress = |done, of| bar.update(done, of);
     let imported = if file == Path::new("-") {

@@ -14,9 +14,9 @@ use crate::profile::{GroupBy, Kind, Label, Origin, Session};
 
 /// Frames narrower than this are left out, in percent of the width: a tenth of a pixel on a wide screen.
 /// It bounds the size of the file, however many stacks there are.
-const MIN_WIDTH: f64 = 0.01;
+pub(super) const MIN_WIDTH: f64 = 0.01;
 /// Levels drawn at most. No collector walks deeper; a file of another tool might be made to.
-const LEVELS: usize = 512;
+pub(super) const LEVELS: usize = 512;
 /// inferno adds weights up in 64 bits and draws with 53: larger sums are scaled down.
 const LARGEST: u128 = 1 << 53;
 
