@@ -97,6 +97,25 @@ pub fn read(
     read_headed(&mut Headed::new(input, name)?, name, options, progress)
 }
 
+/// Reads a text that is said to be in a format, named as in [`text_formats`]: it need not be recognised. For tests
+/// that put damaged texts to each reader.
+///
+/// # Errors
+///
+/// As [`read`]; also when there is no such format.
+pub fn read_as(format: &str, text: &[u8]) -> Result<Imported, ImportError> {
+    let name = "text";
+    match text::named(format) {
+        Some(format) => text::read(format, text, &mut &*text, name, &Options::default()),
+        None => Err(ImportError::Unknown { name: name.to_owned(), known: known() }),
+    }
+}
+
+/// The names of all text formats.
+pub fn text_formats() -> impl Iterator<Item = &'static str> {
+    text::names()
+}
+
 fn read_headed(
     input: &mut Headed<'_>,
     name: &str,

@@ -80,8 +80,12 @@ impl Style {
         let stacks: Vec<&[u8]> =
             head.lines.iter().filter_map(|line| split(line).map(|(stack, _)| stack)).collect();
         let marks = stacks.iter().any(|stack| memchr::memmem::find(stack, b"_[k]").is_some());
-        let firsts = stacks.iter().map(|stack| stack.split(|byte| *byte == b';').next().unwrap_or_default());
-        Self { marks, comms: firsts.clone().all(|first| first == b"..." || !is_function(first)) }
+        // This program writes so for threads that were sampled without a stack.
+        let surely = stacks.iter().any(|stack| stack.ends_with(b";[no stack]"));
+        let functions = stacks
+            .iter()
+            .filter(|stack| is_function(stack.split(|byte| *byte == b';').next().unwrap_or(stack)));
+        Self { marks, comms: surely || functions.count() * 2 < stacks.len() }
     }
 }
 
@@ -204,4 +208,72 @@ pub(super) fn frame(text: &str, below_kernel: bool) -> Frame {
 fn side(name: &str, below_kernel: bool) -> Frame {
     let kernel = below_kernel || names::is_kernel_entry(name);
     Frame { name: name.into(), module: None, origin: if kernel { Origin::Kernel } else { Origin::User } }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::import::text::testing::{import, stacks_of};
+    use crate::testing::{push, session};
+
+    fn written(session: &Session) -> String {
+        let mut out = Vec::new();
+        crate::report::folded::write(&session.profile, Kind::Cpu, None, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn marks_and_threads() {
+        let text = b"# a comment\nfio;main;[unknown];do_syscall_64_[k];xfs_read_[xfs];f [nvme];g_[j] 3\n\
+                     java;Foo::bar_[j];-;vfs_read_[k] 2.6\nkworker/0:1 7\n";
+        let imported = import(text);
+        assert_eq!(
+            stacks_of(&imported.sessions[0]),
+            [
+                "fio;main;[unknown];do_syscall_64_[k];xfs_read_[k];f_[k];g 3",
+                "java;Foo::bar;vfs_read_[k] 3",
+                "kworker/0:1 7"
+            ]
+        );
+        let text = b"main;read;entry_SYSCALL_64_after_hwframe;vfs_read 3\nbroken line\nmain;compute 4\n\
+                     a;b 1\na;b 1\na;b 1\na;b 1\na;b 1\na;b 1\na;b 1\n";
+        let imported = import(text);
+        assert_eq!(
+            stacks_of(&imported.sessions[0]),
+            ["main;read;entry_SYSCALL_64_after_hwframe_[k];vfs_read_[k] 3", "main;compute 4", "a;b 7"]
+        );
+        assert_eq!(imported.warnings[0].place, crate::import::Place::Line(2));
+    }
+
+    #[test]
+    fn our_own_come_out_as_they_went_in() {
+        let text = written(&session());
+        assert_eq!(written(&import(text.as_bytes()).sessions[0]), text);
+    }
+
+    proptest! {
+        #[test]
+        fn any_stacks_come_out_as_they_went_in(
+            stacks in proptest::collection::vec(
+                ("[ -~]{1,15}", proptest::collection::vec(("[!-~ ]{3,12}", any::<bool>()), 1..8), 1u64..1_000_000),
+                1..20,
+            ),
+        ) {
+            let mut session = Session::default();
+            for (comm, frames, weight) in &stacks {
+                let labels = session.profile.intern_labels(Labels { comm: Some(comm.as_str().into()), ..Labels::default() });
+                let frames: Vec<_> = frames
+                    .iter()
+                    .map(|(name, kernel)| if *kernel { Frame::kernel(name) } else { Frame::user(name, "a") })
+                    .collect();
+                push(&mut session.profile, Kind::Cpu, labels, &frames, *weight);
+            }
+            let text = written(&session);
+            let imported = import(text.as_bytes());
+            prop_assert_eq!(&imported.warnings, &[]);
+            prop_assert_eq!(written(&imported.sessions[0]), text);
+        }
+    }
 }

@@ -142,7 +142,9 @@ impl<'a> Header<'a> {
         }
         header.event = event;
         header.rest = line[next.1..].trim_ascii();
-        Some(header)
+        // Prose has numbers and colons, too.
+        let sure = header.time.is_some() || header.cpu || header.period.is_some() || header.rest.is_empty();
+        sure.then_some(header)
     }
 }
 
@@ -469,3 +471,7 @@ fn open_parenthesis(text: &[u8]) -> Option<usize> {
     }
     None
 }
+
+#[cfg(test)]
+#[path = "perf_script_tests.rs"]
+mod tests;

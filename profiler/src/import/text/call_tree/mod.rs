@@ -78,6 +78,8 @@ struct Part {
     own: bool,
     shares: bool,
     facts: Session,
+    /// Whether the line before was of a tree. In our own reports, an empty line ends it.
+    in_tree: bool,
     /// The kind of the tree that comes next.
     kind: Option<Kind>,
     /// The tree that comes next shows callers.
@@ -96,6 +98,7 @@ impl Text {
         self.nodes += 1;
         let heading = self.heading.take();
         let part = self.part();
+        part.in_tree = true;
         let is_root = part.trees.last().is_none_or(|tree| !tree.is_below(line)) || heading.is_some();
         let section = part.section.take();
         if !is_root && section.is_none() && part.kind.is_none() {
@@ -114,7 +117,7 @@ impl Text {
                 return tree.add_root(line);
             }
             let own = part.own;
-            self.parts.push(Part { own, ..Part::default() });
+            self.parts.push(Part { own, in_tree: true, ..Part::default() });
         }
         let part = self.part();
         part.heading = part.heading.take().or(heading);
@@ -125,10 +128,15 @@ impl Text {
     fn other_line(&mut self, line: &str) {
         let (column, text) = indentation(line);
         let text = text.trim_end();
-        if text.is_empty() || is_arrow(text) {
+        if is_arrow(text) {
             return;
         }
-        if text == "..." {
+        if text.is_empty() {
+            let part = self.part();
+            part.in_tree &= !part.own;
+            return;
+        }
+        if text == "..." && self.part().in_tree {
             // Where tabs are mixed with spaces, it stands at the next tab stop behind its siblings.
             let sibling = line.trim_end_matches(['.', '\r']).ends_with('\t');
             if let Some(tree) = self.part().trees.last_mut() {

@@ -19,6 +19,8 @@ pub(super) struct Node {
     pub name: String,
     /// What the branch that begins here has; without it, all that its parent has.
     pub value: Option<Value>,
+    /// The screen has a `+` before it: what it calls is not shown.
+    pub collapsed: bool,
 }
 
 /// The weight of a branch.
@@ -70,6 +72,7 @@ impl Graph {
             };
         }
         // The screen: `- 98.30% do_syscall_64`, `+ 0.51% name`, `0.51% name`, or a name.
+        let collapsed = text.starts_with("+ ");
         let sign = text.strip_prefix("- ").or_else(|| text.strip_prefix("+ "));
         let (column, text) = match sign {
             Some(rest) => (line.len() - rest.trim_start().len(), rest.trim_start()),
@@ -86,13 +89,23 @@ impl Graph {
             if name.contains(';') && sign.is_none() {
                 return self.folded(value, name);
             }
-            return self.add(column, Some(Value::Percent(value)), name);
+            self.add(column, Some(Value::Percent(value)), name);
+            return self.collapse(collapsed);
         }
         let pending = self.pending.take();
         if self.path.is_empty() {
-            return self.add(column, pending, text);
+            self.add(column, pending, text);
+        } else {
+            self.chain(text);
         }
-        self.chain(text)
+        self.collapse(collapsed)
+    }
+
+    fn collapse(&mut self, collapsed: bool) -> bool {
+        if let Some(last) = self.nodes.last_mut() {
+            last.collapsed = collapsed;
+        }
+        true
     }
 
     /// A branch: it goes on from the nearest one before it that is further to the left.
@@ -107,7 +120,7 @@ impl Graph {
         let parent = self.path.last().map(|(_, node)| *node);
         if self.path.len() < MAX_DEPTH {
             self.path.push((column, self.nodes.len()));
-            self.nodes.push(Node { parent, name: function(name).to_owned(), value });
+            self.nodes.push(Node { parent, name: function(name).to_owned(), value, collapsed: false });
         }
         true
     }
@@ -117,7 +130,7 @@ impl Graph {
         let next = self.nodes.len();
         if let Some((_, last)) = self.path.last_mut() {
             let parent = Some(std::mem::replace(last, next));
-            self.nodes.push(Node { parent, name: function(name).to_owned(), value: None });
+            self.nodes.push(Node { parent, name: function(name).to_owned(), value: None, collapsed: false });
         }
         true
     }
@@ -128,7 +141,12 @@ impl Graph {
         let mut value = Some(Value::Percent(value));
         let mut parent = None;
         for name in names.split(';').take(MAX_DEPTH) {
-            self.nodes.push(Node { parent, name: function(name).to_owned(), value: value.take() });
+            self.nodes.push(Node {
+                parent,
+                name: function(name).to_owned(),
+                value: value.take(),
+                collapsed: false,
+            });
             parent = Some(self.nodes.len() - 1);
         }
         true

@@ -4,6 +4,8 @@
 //! `-g caller`, the ways from the outermost caller down to it. What there is of a line's share beyond its graph is a
 //! stack with the function alone: perf leaves out light branches.
 
+use std::collections::{HashMap, HashSet};
+
 use super::entry::Fields;
 use super::graph::{Graph, Value};
 use crate::import::merge::{Full, Merger};
@@ -48,6 +50,17 @@ impl Entry {
     /// In parts of everything. `rounding`: by how many percent it has been rounded up.
     fn share(&self, rounding: f64) -> u64 {
         ((self.own - rounding).max(0.0) * PERCENT).round() as u64
+    }
+
+    /// The functions that its graph has below it. (What it has above it is the way to it.)
+    fn callees(&self) -> impl Iterator<Item = &str> {
+        let nodes = &self.graph.nodes;
+        let mut below: Vec<bool> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            below.push(node.parent.map_or(node.name == self.symbol, |parent| below[parent]));
+        }
+        let callees = nodes.iter().zip(below).filter(|(node, below)| *below && node.name != self.symbol);
+        callees.map(|(node, _)| &*node.name)
     }
 
     fn frame(&self) -> Option<Frame> {
@@ -140,9 +153,9 @@ impl Table {
     }
 
     /// Which functions the table knows, by name.
-    fn functions(&self) -> std::collections::HashMap<String, Frame> {
+    fn functions(&self) -> HashMap<String, Frame> {
         let frames = self.entries.iter().filter_map(Entry::frame);
-        let mut functions = std::collections::HashMap::new();
+        let mut functions = HashMap::new();
         for frame in frames {
             functions.entry(frame.name.to_string()).or_insert(frame);
         }
@@ -173,25 +186,63 @@ impl Table {
 
     /// Stacks of a table of which only the top is there: each graph that is not a part of one before it.
     fn from_callers(&self, reading: Reading, stacks: &mut Stacks) -> Result<(), Full> {
-        let mut seen: std::collections::HashSet<&str> = std::collections::HashSet::new();
-        let mut room = SHARES_TOTAL;
+        // What each function has of its own is in the table, not in the graphs.
+        let mut own: HashMap<&str, u64> = HashMap::new();
         for entry in &self.entries {
-            if seen.contains(&*entry.symbol) || !reading.callers_first && entry.own == 0.0 {
-                continue;
-            }
-            let share = entry.children.filter(|_| reading.callers_first).unwrap_or(entry.own);
-            let share = ((share * PERCENT).round() as u64).min(room);
-            room -= share;
-            seen.insert(&entry.symbol);
-            seen.extend(entry.graph.nodes.iter().map(|node| &*node.name));
-            if reading.callers_first {
-                stacks.tree(entry, reading, share)?;
-            } else {
-                stacks.add(entry, &[], share)?;
+            let of_name = own.entry(&entry.symbol).or_default();
+            *of_name = of_name.saturating_add(entry.share(0.0));
+        }
+        if !reading.callers_first {
+            // Who calls a function says nothing about what it calls.
+            return self.entries.iter().try_for_each(|entry| stacks.entry(entry, reading, 0.0));
+        }
+        // The outermost functions first: those that are below no other line's.
+        let below: HashSet<(Option<&str>, &str)> = self
+            .entries
+            .iter()
+            .flat_map(|entry| entry.callees().map(move |name| (entry.comm.as_deref(), name)))
+            .collect();
+        let (outermost, others): (Vec<&Entry>, Vec<&Entry>) =
+            self.entries.iter().partition(|entry| !below.contains(&(entry.comm.as_deref(), &*entry.symbol)));
+        let mut covered: HashMap<(Option<&str>, &str), u64> = HashMap::new();
+        let mut room = SHARES_TOTAL;
+        for entry in outermost.into_iter().chain(others) {
+            let share = (entry.children.unwrap_or(entry.own) * PERCENT).round() as u64;
+            let known = covered.get(&(entry.comm.as_deref(), &*entry.symbol)).copied().unwrap_or(0);
+            let share = share.saturating_sub(known).min(room);
+            if known == 0 {
+                room -= share;
+                stacks.tree(entry, reading, share, &mut own)?;
+                for (name, weight) in outermost_weights(entry, reading) {
+                    let covered = covered.entry((entry.comm.as_deref(), name)).or_default();
+                    *covered = covered.saturating_add(weight);
+                }
+            } else if share as f64 > PERCENT {
+                // Part of it is in the trees of its callers; of the rest, what it calls is unknown.
+                room -= share;
+                stacks.not_shown(entry, share)?;
             }
         }
         Ok(())
     }
+}
+
+/// What each function has in the graph of a line; of recursive ones the outermost.
+fn outermost_weights(entry: &Entry, reading: Reading) -> HashMap<&str, u64> {
+    let weights = weights(&entry.graph, entry.children.unwrap_or(entry.own), reading);
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for (node, weight) in entry.graph.nodes.iter().zip(weights) {
+        let mut above = node.parent;
+        while let Some(parent) = above.filter(|parent| entry.graph.nodes[*parent].name != node.name) {
+            above = entry.graph.nodes[parent].parent;
+        }
+        if above.is_none() {
+            let sum = sums.entry(&node.name).or_default();
+            *sum = sum.saturating_add(weight);
+        }
+    }
+    sums.entry(&entry.symbol).or_insert(1);
+    sums
 }
 
 /// Whether the shares of a graph are such as only shares of the parent can be.
@@ -217,8 +268,8 @@ fn is_relative(graph: &Graph, whole: f64) -> bool {
 
 struct Stacks {
     merger: Merger,
-    functions: std::collections::HashMap<String, Frame>,
-    names: std::collections::HashMap<(String, bool), LocationId>,
+    functions: HashMap<String, Frame>,
+    names: HashMap<(String, bool), LocationId>,
 }
 
 impl Stacks {
@@ -229,7 +280,6 @@ impl Stacks {
             return Ok(());
         }
         let weights = weights(&entry.graph, entry.children.unwrap_or(entry.own), reading);
-        let with_callees = entry.children.is_some();
         let mut left = share;
         let mut below: Vec<u64> = children_sums(&entry.graph, &weights);
         below.truncate(weights.len());
@@ -242,9 +292,13 @@ impl Stacks {
             }
             let root = path[path.len() - 1];
             // With callees below it, a graph that begins with the function itself is not about who called it.
-            let of_callees = with_callees
-                && entry.graph.nodes[root].name == entry.symbol
-                && entry.own < entry.children.unwrap_or(0.0);
+            let begins_with_it = entry.graph.nodes[root].name == entry.symbol;
+            let of_callees = match entry.children {
+                Some(children) if reading.callers_first => begins_with_it && entry.own < children,
+                // Who calls a function is who calls what it calls as well: it tells something where that is little.
+                Some(children) => entry.own < children * 0.9,
+                None => false,
+            };
             if of_callees {
                 continue;
             }
@@ -305,7 +359,13 @@ impl Stacks {
     }
 
     /// The graph of a line from its function down, with all that it calls.
-    fn tree(&mut self, entry: &Entry, reading: Reading, share: u64) -> Result<(), Full> {
+    fn tree<'e>(
+        &mut self,
+        entry: &'e Entry,
+        reading: Reading,
+        share: u64,
+        own: &mut HashMap<&'e str, u64>,
+    ) -> Result<(), Full> {
         let weights = weights(&entry.graph, entry.children.unwrap_or(entry.own), reading);
         let below = children_sums(&entry.graph, &weights);
         let labels = self.labels(entry)?;
@@ -330,12 +390,35 @@ impl Stacks {
                 kernel |= names::is_kernel_entry(name);
                 frames.push(self.function(name, kernel)?);
             }
-            if below[index] > 0 {
-                frames.push(unaccounted);
+            let node = &entry.graph.nodes[index];
+            let is_own = match own.get_mut(&*node.name) {
+                Some(own) => {
+                    let part = rest.min(*own);
+                    *own -= part;
+                    part
+                }
+                None if below[index] > 0 || node.collapsed => 0,
+                None => rest,
+            };
+            for (weight, callee) in [(is_own, None), (rest - is_own, Some(unaccounted))] {
+                frames.extend(callee);
+                if weight > 0 {
+                    self.merger.add(Kind::Cpu, labels, &frames, 0, weight)?;
+                }
             }
-            self.merger.add(Kind::Cpu, labels, &frames, 0, rest)?;
         }
         self.add(entry, &[], left)
+    }
+
+    /// A function of which it is unknown what it calls.
+    fn not_shown(&mut self, entry: &Entry, weight: u64) -> Result<(), Full> {
+        let labels = self.labels(entry)?;
+        let mut frames = Vec::new();
+        if let Some(own) = entry.frame() {
+            frames.push(self.merger.frame(own)?);
+        }
+        frames.push(self.merger.frame(Frame::unaccounted())?);
+        self.merger.add(Kind::Cpu, labels, &frames, 0, weight)
     }
 
     fn labels(&mut self, entry: &Entry) -> Result<LabelsId, Full> {
