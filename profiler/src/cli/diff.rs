@@ -27,6 +27,9 @@ pub struct Args {
     /// Take the samples of this event, such as cycles; by default the first that measures CPU time.
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
+    /// Name the kernel's functions in perf.data files by this copy of the recorded machine's /proc/kallsyms.
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
     /// How to print the comparison.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -99,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The two sessions that are meant, diagnosed.
 fn two(args: &Args) -> anyhow::Result<[Named; 2]> {
-    let options = Options { event: args.event.clone(), ..Options::default() };
+    let options = Options { event: args.event.clone(), kallsyms: args.kallsyms.clone() };
     let mut found = Vec::new();
     for profile in &args.profiles {
         found.push(load(profile, &options)?);

@@ -61,7 +61,7 @@ pub fn tree(
     let changed = select(&mut nodes, options);
     let mut shown = Vec::new();
     let mut todo: Vec<(usize, usize)> = Vec::new();
-    let mut push = |todo: &mut Vec<(usize, usize)>, of: &[usize], depth: usize| {
+    let push = |todo: &mut Vec<(usize, usize)>, of: &[usize], depth: usize| {
         let mut of: Vec<usize> = of.iter().copied().filter(|index| nodes[*index].shown).collect();
         of.sort_by(|a, b| {
             let (a, b) = (&nodes[*a], &nodes[*b]);
