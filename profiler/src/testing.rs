@@ -1,6 +1,9 @@
 //! Fixtures for tests.
 
+mod findings;
+
 use crate::profile::*;
+pub(crate) use findings::{about, findings};
 
 /// A call tree written down: function, inclusive weight, callees.
 pub(crate) struct Node(pub &'static str, pub u64, pub &'static [Node]);
@@ -163,6 +166,7 @@ pub(crate) fn session() -> Session {
         request_bytes: 668_160 * 65_536,
         completed: 668_100,
         completed_bytes: 668_100 * 65_536,
+        ..BlockStat::default()
     }];
     session.profile = profile(nvme);
     session
@@ -197,6 +201,7 @@ fn host(nvme: Device, btrfs: Device) -> Host {
             options: "rw".to_owned(),
             read_ahead_kb: Some(0),
         }],
+        memory_limits: Vec::new(),
     }
 }
 
@@ -300,6 +305,7 @@ fn locks() -> Vec<LockStat> {
     let lock = |address, name: Option<&str>, kind, waits, total_ns, max_ns| LockStat {
         address,
         name: name.map(str::to_owned),
+        named_by: None,
         kind,
         waits,
         total_ns,
@@ -427,4 +433,10 @@ pub(crate) fn finding(id: &str, severity: Severity, frames: &[&str]) -> Finding 
         advice: Vec::new(),
         marks: frames.iter().map(|frame| Mark { kind: None, frame: (*frame).to_owned() }).collect(),
     }
+}
+
+/// A probe that ran.
+pub(crate) fn attached(name: &str) -> Probe {
+    let state = ProbeState::Attached { rung: "tp_btf".to_owned(), to: Vec::new(), notes: Vec::new() };
+    Probe { state, ..Probe::off(name, None) }
 }

@@ -254,19 +254,28 @@ fn without_tracefs_the_probes_say_so() {
         return;
     }
     let _turn = exclusive();
-    let run = |arguments: &str| {
+    let run = |before: &str, arguments: &str| {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("session");
-        // In a mount namespace of its own: others keep their tracefs. debugfs holds one as well.
+        // In a mount namespace of its own: others keep their tracefs. debugfs holds one as well. Without its mount
+        // point it cannot be mounted either.
         let mut unshare = Command::new("unshare");
         unshare.args(["-m", "sh", "-c"]).arg(format!(
             "umount -l /sys/kernel/tracing /sys/kernel/debug 2> /dev/null
+             {before}
              exec {PROFILER} attach --without tp_btf --duration 300ms --output {} {arguments}",
             output.display()
         ));
         Running::spawn(unshare, folder, output).finish()
     };
-    let some = run("");
+    let mounted = run("", "").session();
+    for probe in ["lock", "block", "page-alloc"] {
+        let state = &mounted.probe(probe).unwrap().state;
+        assert!(matches!(state, ProbeState::Attached { rung, .. } if rung == "tracepoint"), "{state:?}");
+    }
+
+    let hidden = "mount -t tmpfs tmpfs /sys/kernel";
+    let some = run(hidden, "");
     if some.stderr.contains("unshare failed") {
         return skip(name, "cannot make a mount namespace");
     }
@@ -278,11 +287,13 @@ fn without_tracefs_the_probes_say_so() {
             panic!("{probe} is attached, to what?");
         };
         assert!(reason.contains("tracefs is not mounted") && reason.contains("mount -t tracefs"), "{reason}");
-        assert!(reason.contains("switched off by --without"), "{reason}");
     }
     let said = some.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("tracefs is not mounted"), "{}", some.stdout);
 
     // Nothing is left at all.
-    assert_refused(&run("--probes lock,block"), &["no probe could be attached", "tracefs is not mounted"]);
+    assert_refused(
+        &run(hidden, "--probes lock,block"),
+        &["no probe could be attached", "tracefs is not mounted"],
+    );
 }

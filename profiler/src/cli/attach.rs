@@ -1,7 +1,7 @@
 //! `profiler attach`: the main job.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::child::{self, Child};
+use super::child::{self, Child, Stdout};
+use super::present::{Format, PresentArgs, present};
 use super::status::Status;
 use super::views::ViewArgs;
 use crate::collect::{Collector, Options, Scope};
+use crate::diagnose;
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{cgroup, privilege, sources::Sources};
 use crate::profile::{Session, Target, store};
@@ -33,7 +35,7 @@ pub struct Args {
     /// CPU samples a second, on each CPU.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc.
+    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc, reclaim.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
     probes: Vec<String>,
     /// Folder to save the session in; by default profiler-DATE-TIME here.
@@ -51,6 +53,8 @@ pub struct Args {
     /// Do not use this way to attach: tp_btf, tracepoint, or tp_btf:NAME of a single one.
     #[arg(long, value_name = "RUNG", value_delimiter = ',')]
     without: Vec<String>,
+    #[command(flatten)]
+    present: PresentArgs,
     #[command(flatten)]
     view: ViewArgs,
     /// Start this command, and measure it and its children from its exec to its exit.
@@ -72,24 +76,27 @@ pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    let (mut session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    session.findings = crate::diagnose::diagnose(&session);
 
-    let printed = print(&session, args);
+    let printed = present(&session, &args.view.view(), &args.present);
     let saved = save(&session, &output);
     match &saved {
         Ok(()) => eprintln!("session saved in {}", report::escape::sanitize(&output.to_string_lossy())),
         Err(error) => eprintln!("profiler: the session could not be saved: {error:#}"),
     }
-    printed?;
-    Ok(match (saved, status) {
-        (_, Some(status)) if status != 0 => exit(status),
-        (Err(_), _) => ExitCode::FAILURE,
-        (Ok(()), _) => ExitCode::SUCCESS,
-    })
+    Ok(ExitCode::from(exit_status(status, saved.is_ok(), printed?)))
 }
 
-fn exit(status: i32) -> ExitCode {
-    u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
+/// The status to exit with, given the command's, if one was started and has ended, whether the session could be
+/// saved, and what the findings ask for. A command that failed has not done the work that was to be judged,
+/// so its status comes first.
+fn exit_status(command: Option<i32>, saved: bool, findings: u8) -> u8 {
+    match command {
+        Some(status) if status != 0 => u8::try_from(status).unwrap_or(1),
+        _ if !saved => 1,
+        _ => findings,
+    }
 }
 
 /// Who is to be measured, checked. A command is started later.
@@ -131,7 +138,11 @@ async fn measure(
 ) -> anyhow::Result<(Session, Option<i32>)> {
     // Before anything is attached: a signal must find us ready to report.
     let mut signals = Signals::new().context("cannot listen to signals")?;
-    let mut child = if args.command.is_empty() { None } else { Some(Child::prepare(&args.command)?) };
+    let stdout = match args.present.format {
+        Format::Text => Stdout::Shared,
+        Format::Json => Stdout::ToStderr,
+    };
+    let mut child = if args.command.is_empty() { None } else { Some(Child::prepare(&args.command, stdout)?) };
     let scope = match (&child, scope) {
         (Some(child), _) => Scope::Command(child.pid),
         (None, scope) => scope,
@@ -168,7 +179,8 @@ async fn measure(
     if let Target::Command { status: known, .. } = &mut target {
         *known = status;
     }
-    let session = collector.stop(target)?;
+    let mut session = collector.stop(target)?;
+    session.findings = diagnose::diagnose(&session);
     status_line.finish();
     Ok((session, status))
 }
@@ -268,23 +280,6 @@ impl Signals {
     }
 }
 
-fn print(session: &Session, args: &Args) -> anyhow::Result<()> {
-    let stdout = io::stdout();
-    let style = report::text::Style { color: stdout.is_terminal(), ..Default::default() };
-    let mut out = io::BufWriter::new(stdout.lock());
-    let result = report::text::render(session, &args.view.view(), &style, &mut out)
-        .and_then(|()| out.flush().context("cannot print the report"));
-    match result {
-        // `| head` has seen enough.
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        other => other,
-    }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 /// Saves the session with all its renderings.
 fn save(session: &Session, output: &Path) -> anyhow::Result<()> {
     Ok(store::save(session, output, |folder| report::write_all(session, folder))?)
@@ -335,6 +330,19 @@ mod tests {
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert!(duration("0s").is_err());
         assert!(duration("soon").unwrap_err().contains("30s"));
+    }
+
+    #[test]
+    fn a_failed_command_outdoes_findings() {
+        use super::super::present::FOUND;
+        assert_eq!(exit_status(None, true, 0), 0);
+        assert_eq!(exit_status(Some(0), true, 0), 0);
+        assert_eq!(exit_status(None, true, FOUND), 3);
+        assert_eq!(exit_status(Some(0), true, FOUND), 3);
+        assert_eq!(exit_status(Some(7), true, FOUND), 7);
+        assert_eq!(exit_status(Some(137), false, 0), 137);
+        assert_eq!(exit_status(Some(0), false, FOUND), 1);
+        assert_eq!(exit_status(Some(-1), true, 0), 1);
     }
 
     #[test]

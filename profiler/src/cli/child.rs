@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
 
@@ -21,6 +21,15 @@ pub struct Child {
     pub ended: oneshot::Receiver<io::Result<ExitStatus>>,
 }
 
+/// Where the command's standard output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdout {
+    /// To the profiler's.
+    Shared,
+    /// To standard error, since the profiler's standard output is for a program to read.
+    ToStderr,
+}
+
 impl Child {
     /// Forks the process. It executes the command when [`release`](Self::release) says so; should the
     /// profiler die before, it ends.
@@ -28,13 +37,16 @@ impl Child {
     /// # Errors
     ///
     /// If there is no room for another process or pipe.
-    pub fn prepare(argv: &[OsString]) -> anyhow::Result<Self> {
+    pub fn prepare(argv: &[OsString], stdout: Stdout) -> anyhow::Result<Self> {
         let (program, args) = argv.split_first().context("no command after --")?;
         let (mut pid_reader, pid_writer) = pipe()?;
         let (go_reader, go_writer) = pipe()?;
 
         let mut command = Command::new(program);
         command.args(args);
+        if stdout == Stdout::ToStderr {
+            command.stdout(io::stderr().as_fd().try_clone_to_owned().context("cannot share standard error")?);
+        }
         let pid_fd = pid_writer.as_raw_fd();
         let go_fd = go_reader.as_raw_fd();
         let own_go_fd = go_writer.as_raw_fd();

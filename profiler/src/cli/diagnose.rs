@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::print::{Printed, print};
+use super::present::{Heading, PresentArgs, present_below};
 use super::views::ViewArgs;
 use crate::diagnose::diagnose;
 use crate::import::{self, Imported, Options};
-use crate::profile::{Session, store};
+use crate::profile::{Session, ViewError, store};
 use crate::report::{self, escape::sanitize};
 
 /// Options of `profiler diagnose`.
@@ -32,6 +32,8 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     view: ViewArgs,
+    #[command(flatten)]
+    present: PresentArgs,
 }
 
 /// Imports, diagnoses and reports. A file that cannot be read does not keep the others from being reported.
@@ -61,15 +63,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let several = sessions.len() > 1;
+    let mut verdict = 0;
     for (index, (heading, mut session)) in sessions.into_iter().enumerate() {
         session.findings = diagnose(&session);
-        match print(&session, &heading, index > 0, &args.view.view())? {
-            Printed::All => {}
-            Printed::Enough => break,
-            Printed::NoSuchFunction(error) => {
+        let heading = Heading { text: &heading, further: index > 0 };
+        match present_below(&heading, &session, &args.view.view(), &args.present) {
+            Ok(status) => verdict = verdict.max(status),
+            // The function may well be in the next profile.
+            Err(error) if error.is::<ViewError>() => {
                 eprintln!("profiler: {}", sanitize(&error.to_string()));
                 failed = true;
             }
+            Err(error) => return Err(error),
         }
         if let Some(output) = &args.output {
             let output = if several { numbered(output, index + 1) } else { output.clone() };
@@ -77,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             eprintln!("session saved in {}", sanitize(&output.to_string_lossy()));
         }
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::from(verdict) })
 }
 
 /// What stands above a report: what the text calls the profile and, of several files, which one.

@@ -5,7 +5,8 @@ mod check;
 mod child;
 mod diagnose;
 mod diff;
-mod print;
+mod pathologies;
+mod present;
 mod report;
 mod status;
 mod views;
@@ -14,8 +15,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Finds out why Linux I/O or memory is slow: profiles in the kernel with eBPF, prints call trees as
-/// kernel developers post them.
+/// Finds out why Linux I/O or memory is slow: profiles in the kernel with eBPF, names what is wrong and what
+/// to do about it, prints call trees as kernel developers post them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
@@ -38,6 +39,8 @@ enum Command {
     Report(report::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
+    /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
+    Pathologies(pathologies::Args),
 }
 
 /// Does what the command line says; the exit status is the command's own where it started one.
@@ -53,6 +56,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => diff::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(args, cli.verbose),
+        Command::Pathologies(args) => pathologies::run(&args),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::print::{Printed, print};
+use super::present::{Heading, PresentArgs, present_below};
 use super::views::ViewArgs;
 use crate::profile::store;
 
@@ -15,6 +15,8 @@ pub struct Args {
     session: PathBuf,
     #[command(flatten)]
     view: ViewArgs,
+    #[command(flatten)]
+    present: PresentArgs,
 }
 
 /// Prints the report of a saved session.
@@ -25,8 +27,6 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let session = store::load(&args.session)?;
     let heading = session.heading.clone().unwrap_or_default();
-    match print(&session, &heading, false, &args.view.view())? {
-        Printed::All | Printed::Enough => Ok(ExitCode::SUCCESS),
-        Printed::NoSuchFunction(error) => Err(error.into()),
-    }
+    let heading = Heading { text: &heading, further: false };
+    present_below(&heading, &session, &args.view.view(), &args.present).map(ExitCode::from)
 }

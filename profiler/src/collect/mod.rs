@@ -5,7 +5,9 @@ mod attach;
 mod batch;
 mod cpu;
 mod drain;
+mod locks;
 mod mappings;
+mod memory;
 mod misses;
 mod object;
 mod session;
@@ -26,6 +28,7 @@ use crate::kernel::ladder::{Part, ProbeSpec, Role};
 use crate::kernel::offsets::Offsets;
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::sources::Sources;
+use crate::kernel::vmstat;
 use crate::profile::{Kind, Probe, ProbeState, Session, Target};
 use crate::symbolize::Processes;
 
@@ -104,6 +107,8 @@ pub struct Collector {
     /// Start of the measurement.
     started: (jiff::Timestamp, Instant),
     cpu_times: Option<CpuTimes>,
+    /// Pages needed again after reclaim, since boot.
+    refaults: Option<u64>,
     cgroups: CgroupNames,
 }
 
@@ -127,6 +132,7 @@ impl Collector {
             anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
         }
         drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
+        collector.refaults = vmstat::refaults(&Sources::default());
         collector.started = (jiff::Timestamp::now(), Instant::now());
         Ok(collector)
     }
@@ -138,6 +144,10 @@ impl Collector {
     ///
     /// If not even the maps can be made, or the control group cannot be measured.
     pub fn attach(options: Options) -> anyhow::Result<Self> {
+        // Without it, what needs it says so by name.
+        if let Err(error) = crate::kernel::tracefs::provide() {
+            tracing::info!("cannot mount tracefs: {error}");
+        }
         let kernel_btf = crate::kernel::btf::Btf::vmlinux();
         let offsets = Offsets::resolve(kernel_btf.as_ref().ok());
         let mut settings = settings(&options);
@@ -186,6 +196,7 @@ impl Collector {
             processes: Processes::default(),
             started: (jiff::Timestamp::now(), Instant::now()),
             cpu_times: CpuTimes::read(&sources),
+            refaults: None,
             cgroups: CgroupNames::new(&sources, hierarchy.as_ref().unwrap_or(&Hierarchy::V2)),
             ebpf,
             options,
@@ -346,6 +357,7 @@ impl Collector {
     pub fn stop(mut self, target: Target) -> anyhow::Result<Session> {
         drain::set_running(&mut self.ebpf, 0).context("the probes do not stop")?;
         let duration = self.started.1.elapsed();
+        let refaults = self.refaults.zip(vmstat::refaults(&Sources::default()));
         let due = self.cpu.as_ref().and_then(|cpu| {
             cpu.disable();
             cpu.due()
@@ -372,14 +384,16 @@ impl Collector {
             processes: self.processes,
             totals,
             steal,
+            refaults: refaults.map_or(0, |(before, now)| now.saturating_sub(before)),
             misses,
             lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,
         };
         // The programs stay until their own addresses have names. The kernel takes a grace period for
         // each that it detaches: meanwhile the report is printed.
-        let ebpf = self.ebpf;
-        let session = session::build(raw);
+        let mut ebpf = self.ebpf;
+        let mut session = session::build(raw);
+        locks::name(&mut session, &mut ebpf);
         std::thread::spawn(move || drop(ebpf));
         Ok(session)
     }

@@ -1,6 +1,6 @@
 //! Which disks a file system lies on, and what is mounted from a disk.
 
-use crate::profile::{BlockDevice, BlockStat, Device, IoOp, Mount, Session, Subject};
+use crate::profile::{BlockDevice, BlockStat, Device, IoOp, Mount, Session, Subject, Target};
 
 /// Partitions of partitions do not go deeper.
 const PARENTS: usize = 4;
@@ -89,19 +89,34 @@ pub fn place(session: &Session, device: Device) -> String {
 }
 
 /// Sums of the block I/O of these disks in one direction.
+///
+/// Requests belong to no process. Where only some processes are measured, they would be held against what these
+/// asked for, so that a neighbour's I/O would look like theirs: then the bios, which are sent by the reader, stand
+/// for the requests as well, unless there are fewer requests.
 pub fn block_io(session: &Session, disks: &[Device], op: IoOp) -> Option<BlockStat> {
-    let mut stats =
-        session.block.iter().filter(|stat| stat.op == op && disks.contains(&stat.device)).cloned();
-    let first = stats.next()?;
-    Some(stats.fold(first, |sum, stat| BlockStat {
-        bios: sum.bios + stat.bios,
-        bio_bytes: sum.bio_bytes + stat.bio_bytes,
-        requests: sum.requests + stat.requests,
-        request_bytes: sum.request_bytes + stat.request_bytes,
-        completed: sum.completed + stat.completed,
-        completed_bytes: sum.completed_bytes + stat.completed_bytes,
-        ..sum
-    }))
+    let of_disk = |stat: &&BlockStat| {
+        let disk = session.device(stat.device).and_then(|device| disk_of(session, device));
+        stat.op == op && disks.contains(&disk.unwrap_or(stat.device))
+    };
+    let mut sum: Option<BlockStat> = None;
+    for stat in session.block.iter().filter(of_disk) {
+        let sum = sum.get_or_insert_with(|| BlockStat { device: stat.device, op, ..BlockStat::default() });
+        sum.bios += stat.bios;
+        sum.bio_bytes += stat.bio_bytes;
+        sum.requests += stat.requests;
+        sum.request_bytes += stat.request_bytes;
+        sum.completed += stat.completed;
+        sum.completed_bytes += stat.completed_bytes;
+        sum.contiguous += stat.contiguous;
+        sum.contiguous_bytes += stat.contiguous_bytes;
+        sum.fua += stat.fua;
+    }
+    let mut sum = sum?;
+    if session.target != Target::System && sum.request_bytes > sum.bio_bytes {
+        (sum.requests, sum.request_bytes) = (sum.bios, sum.bio_bytes);
+        (sum.completed, sum.completed_bytes) = (sum.bios, sum.bio_bytes);
+    }
+    Some(sum)
 }
 
 /// The directory of a whole disk's queue settings in sysfs: `/sys/block/vdb/queue`.
@@ -142,6 +157,30 @@ mod tests {
             mount(0, 51, "server:/export", "/nfs", "nfs"),
         ];
         session
+    }
+
+    #[test]
+    fn a_neighbours_requests_are_not_the_targets() {
+        let mut session = session();
+        let stat = |minor, bios, requests| BlockStat {
+            device: Device { major: 8, minor },
+            op: IoOp::Read,
+            bios,
+            bio_bytes: bios * 4096,
+            requests,
+            request_bytes: requests * 4096,
+            ..BlockStat::default()
+        };
+        // Bios go to the partition, requests to the disk.
+        session.block = vec![stat(0, 0, 1000), stat(1, 10, 0), stat(16, 7, 7)];
+        let sum = |session: &Session| {
+            let sum = block_io(session, &[Device { major: 8, minor: 0 }], IoOp::Read).unwrap();
+            (sum.bios, sum.requests, sum.request_bytes)
+        };
+        assert_eq!(sum(&session), (10, 1000, 4_096_000));
+        session.target = Target::Processes { pids: vec![1] };
+        assert_eq!(sum(&session), (10, 10, 40_960));
+        assert!(block_io(&session, &[Device { major: 8, minor: 0 }], IoOp::Write).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::symbols::normalize;
-use crate::profile::{Frame, FrameId, Histogram, Kind, Labels, Probe, Session, Stack, Weights};
+use crate::profile::{Frame, FrameId, Histogram, Kind, Labels, Mark, Probe, Session, Stack, Weights};
 
 /// A session, made ready to be asked.
 pub struct Facts<'s> {
@@ -110,6 +110,22 @@ impl<'s> Facts<'s> {
     /// The histograms for which `wanted` holds.
     pub fn histograms(&self, wanted: impl Fn(&Histogram) -> bool) -> impl Iterator<Item = &'s Histogram> {
         self.session.histograms.iter().filter(move |histogram| wanted(histogram))
+    }
+
+    /// Marks for those of `functions` that are in stacks of this kind, or of any; as the session calls them.
+    pub fn marks(&self, kind: Option<Kind>, functions: &FrameSet) -> Vec<Mark> {
+        let mut seen = vec![false; self.names.len()];
+        for stack in
+            self.session.profile.stacks().iter().filter(|stack| kind.is_none_or(|kind| kind == stack.kind))
+        {
+            for frame in
+                (StackView { facts: self, stack }).frames().filter(|frame| functions.contains(*frame))
+            {
+                seen[frame.0 as usize] = true;
+            }
+        }
+        let frames = self.session.profile.frames().iter().zip(seen).filter(|(_, seen)| *seen);
+        frames.map(|(frame, _)| Mark { kind, frame: frame.qualified().into_owned() }).collect()
     }
 
     /// The thread name with most weight among `stacks`, and its share of theirs.

@@ -5,19 +5,51 @@
 //! the profile is there, it *suspects*; otherwise it is silent. Where a session came from makes no
 //! difference: only which facts it has.
 
+mod cacheline_contention;
 mod devices;
+mod document;
 mod facts;
+mod lock_cures;
+mod lock_holder_preemption;
+mod lock_table;
+#[cfg(test)]
+mod lock_tests;
+mod lock_waits;
+mod mutex_spinning;
+mod number;
+mod page_alloc_pressure;
+mod read_amplification;
+mod readahead_disabled;
+mod readahead_waste;
+mod sleeping_lock_contention;
+mod small_io;
+mod spinlock_contention;
 mod symbols;
+mod unseen;
 
 use std::cmp::Reverse;
 
 use crate::profile::{Finding, Session, Subject};
 
+pub use document::{EXPLAINED, NEVER_SUSPECTED, document};
 pub use facts::{Facts, FrameSet, StackView};
+pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
+pub use unseen::{Unseen, unseen};
 
 /// All pathologies, in the order in which `profiler pathologies` lists them.
-pub const ALL: &[&dyn Pathology] = &[];
+pub const ALL: &[&dyn Pathology] = &[
+    &read_amplification::ReadAmplification,
+    &readahead_disabled::ReadaheadDisabled,
+    &readahead_waste::ReadaheadWaste,
+    &spinlock_contention::SpinlockContention,
+    &sleeping_lock_contention::SleepingLockContention,
+    &mutex_spinning::MutexSpinning,
+    &lock_holder_preemption::LockHolderPreemption,
+    &page_alloc_pressure::PageAllocPressure,
+    &small_io::SmallIo,
+    &cacheline_contention::CachelineContention,
+];
 
 /// Something that can be wrong with a machine.
 pub trait Pathology: Sync {
@@ -26,6 +58,13 @@ pub trait Pathology: Sync {
 
     /// Looks for it; one finding for each device, lock or function that has it.
     fn find(&self, facts: &Facts<'_>) -> Vec<Finding>;
+
+    /// Looks for what only a comparison shows: what is wrong with `facts` by the standard of `baseline`,
+    /// which has done the same work.
+    fn compare(&self, facts: &Facts<'_>, baseline: &Facts<'_>) -> Vec<Finding> {
+        let _ = (facts, baseline);
+        Vec::new()
+    }
 }
 
 /// What a pathology is: the text of `profiler pathologies` and of docs/pathologies.md.
@@ -41,7 +80,7 @@ pub struct About {
     pub why: &'static str,
     /// What can be done, the best first.
     pub cures: &'static [&'static str],
-    /// What it needs to be confirmed, the probes by name.
+    /// What it needs to be confirmed. Probes that it cannot do without stand in backticks: `` `readahead` ``.
     pub confirmed_by: &'static str,
     /// The shape of a profile that makes it suspected; empty if none does.
     pub suspected_by: &'static str,
@@ -71,7 +110,17 @@ pub fn pathology(id: &str) -> Option<&'static dyn Pathology> {
 pub fn diagnose(session: &Session) -> Vec<Finding> {
     let facts = Facts::new(session);
     let found = ALL.iter().flat_map(|pathology| pathology.find(&facts)).collect();
-    let mut findings = explained(found, |id| pathology(id).map_or(&[], |known| known.about().explained_by));
+    ranked(explained(found, |id| pathology(id).map_or(&[], |known| known.about().explained_by)))
+}
+
+/// What is wrong with `session` by the standard of `baseline`, which has done the same work; the worst first. What
+/// is wrong with it by itself is not in it.
+pub fn compare(session: &Session, baseline: &Session) -> Vec<Finding> {
+    let (facts, baseline) = (Facts::new(session), Facts::new(baseline));
+    ranked(ALL.iter().flat_map(|pathology| pathology.compare(&facts, &baseline)).collect())
+}
+
+fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by(|a, b| {
         let rank = |finding: &Finding| Reverse((finding.severity, finding.confidence));
         rank(a)

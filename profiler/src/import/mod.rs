@@ -73,7 +73,7 @@ pub fn open_with(path: &Path, options: &Options, progress: Progress<'_>) -> Resu
     let io_error = |source| ImportError::Io { name: name.to_string(), source };
     let mut file = File::open(path).map_err(io_error)?;
     let metadata = file.metadata().map_err(io_error)?;
-    let size = metadata.is_file().then(|| metadata.len());
+    let size = metadata.is_file().then_some(metadata.len());
     let mut input = Headed::new(&mut file, &name)?;
     if metadata.is_file() && input.is_perf_data() {
         drop(input);

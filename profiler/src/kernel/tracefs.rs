@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use nix::mount::{MsFlags, mount};
+
 /// Where tracefs is mounted, if it is.
 ///
 /// These are the places the kernel and systemd use, and the only ones that aya looks at.
@@ -11,6 +13,23 @@ pub fn mount_point() -> Option<PathBuf> {
         .into_iter()
         .map(PathBuf::from)
         .find(|path| path.join("events").is_dir())
+}
+
+/// Mounts tracefs at its own mount point if it is mounted nowhere, as perf does: it stays there.
+///
+/// Systemd mounts it, so that this is for containers and small virtual machines.
+///
+/// # Errors
+///
+/// What mount(2) reports; the probes then do without.
+pub fn provide() -> io::Result<()> {
+    if mount_point().is_some() {
+        return Ok(());
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RELATIME;
+    mount(Some("tracefs"), "/sys/kernel/tracing", Some("tracefs"), flags, None::<&str>)?;
+    tracing::info!("mounted tracefs at /sys/kernel/tracing");
+    Ok(())
 }
 
 /// Whether tracefs has the tracepoint `category:name`.

@@ -32,10 +32,11 @@ impl std::fmt::Display for Device {
 }
 
 /// The direction of a block request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IoOp {
     /// Data from the device.
+    #[default]
     Read,
     /// Data to the device.
     Write,

@@ -13,7 +13,7 @@ pub(super) const CUT: &str = "...";
 
 /// Whether `c` shows as itself and takes up room: everything else would hide or disturb what is
 /// around it.
-fn is_harmless(c: char) -> bool {
+pub(super) fn is_harmless(c: char) -> bool {
     let separator = matches!(c, '\u{2028}' | '\u{2029}');
     // The last two code points of each plane, and these 32, are never characters; XML forbids some.
     let noncharacter = matches!(c as u32 & 0xffff, 0xfffe | 0xffff) || ('\u{fdd0}'..='\u{fdef}').contains(&c);

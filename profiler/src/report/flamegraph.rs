@@ -1,33 +1,36 @@
 //! Flame graphs, drawn by inferno.
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use anyhow::{Context as _, bail};
-use inferno::flamegraph::color::{BackgroundColor, MultiPalette, Palette};
+use inferno::flamegraph::color::{BackgroundColor, Color, MultiPalette, Palette, PaletteMap};
 use inferno::flamegraph::{Options, from_lines};
 
 use super::escape::{sanitize, sanitize_to};
 use super::folded::{Folded, name};
 use super::text::kind_summary;
 use crate::profile::units;
-use crate::profile::{GroupBy, Kind, Label, Origin, Session};
+use crate::profile::{Finding, Frame, GroupBy, Kind, Label, Origin, Session};
 
 /// Frames narrower than this are left out, in percent of the width: a tenth of a pixel on a wide screen.
 /// It bounds the size of the file, however many stacks there are.
 pub(super) const MIN_WIDTH: f64 = 0.01;
 /// Levels drawn at most. No collector walks deeper; a file of another tool might be made to.
 pub(super) const LEVELS: usize = 512;
+/// Functions that findings point at, and no others, are yellow.
+const MARKED: Color = Color { r: 255, g: 235, b: 0 };
 /// inferno adds weights up in 64 bits and draws with 53: larger sums are scaled down.
 const LARGEST: u128 = 1 << 53;
 
 /// Writes the flame graph of one kind as SVG: kernel frames in orange, user frames in blue-green, thread
-/// names below them in green.
+/// names below them in green. Functions that findings point at are yellow, with the findings' ids behind their names.
 ///
 /// # Errors
 ///
 /// When the session has no stacks of this kind, or when writing fails.
 pub fn write(session: &Session, kind: Kind, out: &mut dyn Write) -> anyhow::Result<()> {
-    draw(session, kind, &mut options(session, kind), out)
+    draw(session, kind, options(session, kind), out)
 }
 
 fn options(session: &Session, kind: Kind) -> Options<'static> {
@@ -44,11 +47,22 @@ fn options(session: &Session, kind: Kind) -> Options<'static> {
     options
 }
 
-fn draw(session: &Session, kind: Kind, options: &mut Options<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+fn draw(session: &Session, kind: Kind, options: Options<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let marked = RefCell::new(PaletteMap::default());
     let folded = Folded::new(&session.profile, kind, None, |label| match label {
-        Label::Frame(frame) if frame.origin == Origin::Kernel => name(&frame.qualified()) + "_[k]",
+        Label::Frame(frame) => {
+            let side = if frame.origin == Origin::Kernel { "_[k]" } else { "_[i]" };
+            let plain = name(&frame.qualified());
+            match findings_at(frame, kind, session) {
+                ids if ids.is_empty() => plain + side,
+                ids => {
+                    let text = plain + &name(&format!(" <-- {}", ids.join(", "))) + side;
+                    marked.borrow_mut().insert(&text, MARKED);
+                    text
+                }
+            }
+        }
         Label::Group(GroupBy::Comm, comm) => name(comm) + "_[j]",
-        Label::Frame(frame) => name(&frame.qualified()) + "_[i]",
         label => name(&label.name()) + "_[i]",
     })?;
     let total = folded.total();
@@ -59,7 +73,6 @@ fn draw(session: &Session, kind: Kind, options: &mut Options<'_>, out: &mut dyn 
     while total >> shift > LARGEST {
         shift += 1;
     }
-    options.factor = (1u64 << shift) as f64;
 
     let least = (total as f64 * MIN_WIDTH / 100.0) as u64;
     let mut lines = Vec::new();
@@ -67,8 +80,27 @@ fn draw(session: &Session, kind: Kind, options: &mut Options<'_>, out: &mut dyn 
         lines.push(format!("{stack} {}", weight >> shift));
         Ok(())
     })?;
-    from_lines(options, lines.iter().map(String::as_str), out)
+    let mut marked = marked.into_inner();
+    let mut options = options;
+    options.factor = (1u64 << shift) as f64;
+    options.palette_map = Some(&mut marked);
+    from_lines(&mut options, lines.iter().map(String::as_str), out)
         .with_context(|| format!("cannot write the {} flame graph", kind.name()))
+}
+
+/// Ids of the findings that point at a function.
+fn findings_at<'s>(frame: &Frame, kind: Kind, session: &'s Session) -> Vec<&'s str> {
+    let points = |finding: &&Finding| {
+        finding
+            .marks
+            .iter()
+            .any(|mark| mark.kind.is_none_or(|only| only == kind) && frame.is_called(&mark.frame))
+    };
+    let mut ids: Vec<&str> = session.findings.iter().filter(points).map(|finding| &*finding.id).collect();
+    // Several findings of one pathology may point at one function.
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// `1,234 bytes (1.21 KiB) in 30.0 s on host, Linux 6.12.9`.
@@ -91,7 +123,7 @@ fn subtitle(session: &Session, kind: Kind) -> String {
 mod tests {
     use super::*;
     use crate::profile::{Labels, Source};
-    use crate::testing::{kernel, push, session};
+    use crate::testing::{findings, kernel, push, session};
 
     /// Without the script that inferno adds, which is its own.
     fn plain(session: &Session, kind: Kind) -> String {
@@ -99,7 +131,7 @@ mod tests {
         options.no_javascript = true;
         options.pretty_xml = true;
         let mut out = Vec::new();
-        draw(session, kind, &mut options, &mut out).unwrap();
+        draw(session, kind, options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -110,7 +142,9 @@ mod tests {
 
     #[test]
     fn every_kind_can_be_drawn_and_comes_out_the_same() {
-        let session = session();
+        let mut session = session();
+        let labels = session.profile.intern_labels(crate::profile::Labels::default());
+        push(&mut session.profile, Kind::Reclaim, labels, &[kernel("try_to_free_pages")], 1_000_000);
         for kind in Kind::ALL {
             let [mut first, mut second] = [Vec::new(), Vec::new()];
             write(&session, kind, &mut first).unwrap();
@@ -141,6 +175,20 @@ mod tests {
         assert!(kernel[0] > kernel[1] && kernel[2] == 0, "{kernel:?} is orange");
         assert!(user[0] < user[1] && user[1] == user[2], "{user:?} is blue-green");
         assert!(comm[1] > comm[0] && comm[1] > comm[2], "{comm:?} is green");
+    }
+
+    #[test]
+    fn what_findings_point_at_stands_out() {
+        let session = Session { findings: findings(), ..session() };
+        let title = "<title>bch2_bio_alloc_pages_pool [bcachefs] &lt;-- read-amplification (";
+        let cpu = plain(&session, Kind::Cpu);
+        let after = cpu.split(title).nth(1).expect("marked");
+        assert!(after.split("fill=").nth(1).unwrap().starts_with("\"rgb(255,235,0)\""));
+        let marked = |line: &&str| line.contains("<title>") && line.contains(" &lt;-- rea");
+        let frames = cpu.lines().filter(marked).count();
+        assert!(frames > 1);
+        assert_eq!(cpu.matches("rgb(255,235,0)").count(), frames);
+        assert!(!plain(&session, Kind::Bio).contains("rgb(255,235,0)"));
     }
 
     #[test]

@@ -4,7 +4,9 @@ pub mod diff;
 pub mod escape;
 pub mod flamegraph;
 pub mod folded;
+pub mod json;
 mod names;
+mod selection;
 pub mod text;
 
 use std::fs::File;

@@ -64,8 +64,7 @@ impl Header<'_> {
     }
 
     fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
-        let room = self.style.columns().saturating_sub(indent).max(20);
-        textwrap::wrap(text, room).into_iter().map(|line| line.into_owned()).collect()
+        self.style.wrap(text, indent)
     }
 
     fn origin(&mut self, session: &Session) -> io::Result<()> {

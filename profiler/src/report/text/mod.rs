@@ -1,9 +1,11 @@
 //! The text report: fits a mail, and has the form in which people post such profiles.
 
 mod distributions;
+mod findings;
 mod flat;
 mod header;
 mod histogram;
+mod paste;
 mod probes;
 mod style;
 pub(super) mod table;
@@ -15,50 +17,49 @@ use anyhow::Context as _;
 
 pub use style::Style;
 
-use self::style::percent;
-use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, ViewError, Weights, units};
+pub(super) use self::style::percent;
+use crate::diagnose::{Unseen, unseen};
+use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, Weights, units};
 use crate::report::escape::sanitize_to;
 use crate::report::names;
+use crate::report::selection::{Trees, trees};
 
-/// Writes the report of a session: what was measured and what was lost, what the probes counted, the flat
-/// profile, the call tree of each kind of stacks with arrows at what the findings are about, and distributions.
+/// Writes the report of a session: what was measured and what was lost, what is wrong, what the probes counted,
+/// the flat profile, the call tree of each kind of stacks with arrows at what the findings are about, and distributions.
 ///
 /// The functions of `view` may be called as the report calls them: escaped, shortened, with the module.
 ///
 /// # Errors
 ///
-/// When `view` is about a function that is in no stack of any kind (the cause is a [`ViewError`]), or
+/// When `view` is about a function that is in no stack of any kind (the cause is a
+/// [`ViewError`](profile::ViewError)), or
 /// when writing fails.
 pub fn render(session: &Session, view: &View, style: &Style, out: &mut dyn Write) -> anyhow::Result<()> {
+    render_with(session, &unseen(session), view, style, out)
+}
+
+fn render_with(
+    session: &Session,
+    unseen: &[Unseen],
+    view: &View,
+    style: &Style,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let view = names::resolve(&session.profile, view);
     let trees = trees(session, &view)?;
-    write_all(session, &trees, &view, style, out).context("cannot write the text report")
+    header::write(session, style, out)
+        .and_then(|()| findings::write(session, unseen, style, out))
+        .and_then(|()| write_measurements(session, &trees, &view, style, out))
+        .context("cannot write the text report")
 }
 
-/// The tree of each kind, or why it has none.
-type Trees<'s> = Vec<(Kind, Result<CallTree<'s>, ViewError>)>;
-
-fn trees<'s>(session: &'s Session, view: &View) -> Result<Trees<'s>, ViewError> {
-    let kinds = session.profile.kinds();
-    let mut trees: Trees<'_> =
-        kinds.into_iter().map(|kind| (kind, CallTree::build(&session.profile, kind, view))).collect();
-    // A function may well be missing from some kinds, but if it is in none, its name is wrong.
-    if trees.iter().all(|(_, tree)| tree.is_err())
-        && let Some((_, Err(error))) = trees.drain(..).next()
-    {
-        return Err(error);
-    }
-    Ok(trees)
-}
-
-fn write_all(
+fn write_measurements(
     session: &Session,
     trees: &Trees<'_>,
     view: &View,
     style: &Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    header::write(session, style, out)?;
     // What fits a screen comes first: what the devices and locks saw, and the hottest functions.
     probes::write(session, style, out)?;
     if session.profile.kinds().contains(&Kind::Cpu) {

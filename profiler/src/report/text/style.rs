@@ -3,6 +3,9 @@
 use std::fmt::Display;
 
 use anstyle::{AnsiColor, Effects};
+use textwrap::WordSplitter;
+
+use crate::profile::Severity;
 
 /// How a text report may look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,23 @@ impl Style {
     /// The arrow at a node that stands out, and anything else that went wrong.
     pub(crate) fn alarm(&self, text: impl Display) -> String {
         self.paint(AnsiColor::Red.on_default().effects(Effects::BOLD), text)
+    }
+
+    /// How bad something is.
+    pub(crate) fn severity(&self, severity: Severity, text: impl Display) -> String {
+        let color = match severity {
+            Severity::Info => AnsiColor::Cyan,
+            Severity::Warning => AnsiColor::Yellow,
+            Severity::Critical => AnsiColor::Red,
+        };
+        self.paint(color.on_default().effects(Effects::BOLD), text)
+    }
+
+    /// `text` in lines that leave room for an indent of so many columns. Names with hyphens stay whole.
+    pub(crate) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
+        let options = textwrap::Options::new(self.columns().saturating_sub(indent).max(20))
+            .word_splitter(WordSplitter::NoHyphenation);
+        textwrap::wrap(text, options).into_iter().map(|line| line.into_owned()).collect()
     }
 
     /// A line that has this share of the total, coloured as perf does.

@@ -1,15 +1,64 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::{Finding, GroupBy, Labels, ProbeState, Severity, Source, Target};
+use crate::profile::{
+    Advice, Evidence, Finding, GroupBy, Impact, Labels, ProbeState, Resource, Severity, Source, Subject,
+    Target, ViewError,
+};
 use crate::report::escape::width;
-use crate::testing::{bcachefs_profile, finding, kernel, push, session};
+use crate::testing::{self, bcachefs_profile, finding, kernel, push, session};
 
 fn rendered(session: &Session, view: &View, marks: &[Finding]) -> String {
     let session = Session { findings: marks.to_vec(), ..session.clone() };
     let mut out = Vec::new();
-    render(&session, view, &Style::default(), &mut out).unwrap();
+    // What cannot be seen depends on the pathologies that are known, and has tests of its own.
+    render_with(&session, &[], view, &Style::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+/// The section of findings.
+fn findings_section(findings: &[Finding], unseen: &[Unseen], width: usize) -> String {
+    let session = Session { findings: findings.to_vec(), ..session() };
+    let mut out = Vec::new();
+    findings::write(&session, unseen, &Style { color: false, width }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn unseen_example() -> Vec<Unseen> {
+    vec![
+        Unseen {
+            probes: vec!["readahead"],
+            ids: vec!["readahead-disabled", "readahead-waste"],
+            suspected: true,
+        },
+        Unseen { probes: vec!["bio", "block"], ids: vec!["small-io"], suspected: false },
+    ]
+}
+
+#[test]
+fn findings_section_of_a_mail() {
+    insta::assert_snapshot!(findings_section(&testing::findings(), &unseen_example(), 100));
+}
+
+#[test]
+fn findings_section_of_a_narrow_terminal() {
+    insta::assert_snapshot!(findings_section(&testing::findings(), &[], 60));
+}
+
+#[test]
+fn without_findings_it_says_what_could_not_be_seen() {
+    insta::assert_snapshot!(findings_section(&[], &unseen_example(), 100));
+    let imported = Unseen { probes: Vec::new(), ids: vec!["a", "b", "c"], suspected: true };
+    let section = findings_section(&[], &[imported], 100);
+    assert!(section.ends_with("\n- without probes, a, b and c can at most be suspected\n"), "{section}");
+}
+
+#[test]
+fn of_many_findings_the_worst_are_shown() {
+    let many = vec![finding("small-io", Severity::Info, &[]); 100];
+    let section = findings_section(&many, &[], 100);
+    assert_eq!(section.matches("INFO small-io").count(), 20);
+    assert!(section.ends_with("\n... 80 more\n"), "{section}");
 }
 
 fn mark(id: &str, frame: &str) -> Finding {
@@ -154,14 +203,19 @@ fn functions_of_one_name_are_told_apart() {
 fn color_changes_nothing_but_color() {
     let style = Style { color: true, width: 100 };
     let mut out = Vec::new();
-    render(&Session { findings: marks(), ..session() }, &View::default(), &style, &mut out).unwrap();
+    let findings = testing::findings();
+    let session = Session { findings: findings.clone(), ..session() };
+    render_with(&session, &[], &View::default(), &style, &mut out).unwrap();
     let colored = String::from_utf8(out).unwrap();
     assert!(colored.contains("\x1b[31m"));
+    assert!(
+        colored.contains("\x1b[1m\x1b[33mWARNING readahead-disabled, likely: 41.2% of wall time\x1b[0m\n")
+    );
     let mut plain = String::new();
     for (index, part) in colored.split("\x1b[").enumerate() {
         plain.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
     }
-    assert_eq!(plain, rendered(&session(), &View::default(), &marks()));
+    assert_eq!(plain, rendered(&session, &View::default(), &findings));
 }
 
 #[test]
@@ -177,6 +231,19 @@ fn a_hundred_thousand_levels_do_no_harm() {
     push(&mut session.profile, Kind::Cpu, labels, &vec![kernel("recurse"); 100_000], 7);
     let report = rendered(&session, &View { lines: 0, ..View::default() }, &[]);
     assert!(report.lines().filter(|line| line.contains("recurse(100.000% 7/7)")).count() >= 100_000);
+}
+
+#[test]
+fn a_terminal_of_80_columns_is_wide_enough() {
+    let session = Session { findings: testing::findings(), ..session() };
+    let mut out = Vec::new();
+    let style = Style { color: false, width: 80 };
+    render_with(&session, &unseen_example(), &View::default(), &style, &mut out).unwrap();
+    let report = String::from_utf8(out).unwrap();
+    // What cannot be continued is left whole.
+    let pasted = |line: &&str| line.starts_with("           ");
+    let wide: Vec<&str> = report.lines().filter(|line| width(line) > 80 && !pasted(line)).collect();
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
 proptest! {
@@ -235,13 +302,23 @@ proptest! {
             lock.name = Some(text.clone());
         }
         session.blind_spots.push(text.clone());
-        session.target = Target::Cgroup { path: text };
-        let report = rendered(&session, &View::default(), &[]);
+        session.target = Target::Cgroup { path: text.clone() };
+        let finding = Finding {
+            title: text.clone(),
+            about: vec![Subject::Lock(text.clone()), Subject::Process(text.clone())],
+            evidence: vec![Evidence::new(&text, f64::INFINITY, None, text.clone())],
+            why: text.clone(),
+            advice: vec![Advice::new(text.clone())],
+            impact: Impact { share: 1e300, of: Resource::CpuTime },
+            ..finding(&text, Severity::Critical, &[&text])
+        };
+        let report = rendered(&session, &View::default(), &[finding]);
         for line in report.lines() {
             prop_assert!(width(line) <= 100, "{}: {line}", width(line));
             prop_assert!(!line.chars().any(char::is_control));
         }
         let lines = |report: &str| report.lines().filter(|line| line.starts_with("lost:")).count();
         prop_assert_eq!(lines(&report), 1);
+        prop_assert_eq!(report.lines().filter(|line| *line == "Findings").count(), 1);
     }
 }

@@ -11,6 +11,7 @@ use super::style::{Style, percent};
 use crate::profile::units;
 use crate::profile::{CallTree, Finding, Frame, Label, NodeId, View};
 use crate::report::escape::{sanitize, shorten, width};
+use crate::report::selection::{Marked, Selection, is_cut, marked};
 
 /// Columns of a level.
 const INDENT: usize = 4;
@@ -24,48 +25,6 @@ const NAME_MIN: usize = 8;
 const NAME_BESIDE_ARROW: usize = 24;
 /// Columns of the findings' ids at an arrow.
 const FINDINGS: usize = 40;
-/// A node must have this part of the smallest share of its parent, as share of the whole tree: with the
-/// default of 1 %, 0.1 %. Without it, small shares of small shares would go on for thousands of lines.
-const FLOOR: f64 = 0.1;
-
-/// The nodes that pass both thresholds. Where these are more than the view has lines, only the heaviest:
-/// the rest is mostly single samples, and a report of thousands of lines is not read.
-struct Selection {
-    nodes: HashSet<NodeId>,
-    /// How many nodes pass the thresholds.
-    passing: usize,
-}
-
-impl Selection {
-    /// `forced` nodes are in it whatever their weight.
-    fn new(tree: &CallTree<'_>, view: &View, forced: &HashSet<NodeId>) -> Self {
-        let whole = tree.shown_total();
-        let least = view.min_percent.max(0.0);
-        let passes = |id: NodeId| {
-            let weight = tree.weight(id);
-            !is_left_out(tree, id)
-                && (percent(weight, tree.parent_weight(id)) >= least
-                    && percent(weight, whole) >= least * FLOOR
-                    || forced.contains(&id))
-        };
-        let mut passing: Vec<NodeId> = Vec::new();
-        let mut todo: Vec<NodeId> = tree.roots().iter().rev().copied().collect();
-        while let Some(id) = todo.pop() {
-            if passes(id) {
-                passing.push(id);
-                todo.extend(tree.children(id).iter().rev());
-            }
-        }
-        let count = passing.len();
-        if view.lines > 0 && count > view.lines {
-            // Parents stay before their children: they are no lighter, and the sort is stable.
-            passing.sort_by_key(|id| (!forced.contains(id), std::cmp::Reverse(tree.weight(*id))));
-            let forced = passing.iter().take_while(|id| forced.contains(id)).count();
-            passing.truncate(view.lines.max(forced));
-        }
-        Self { nodes: passing.into_iter().collect(), passing: count }
-    }
-}
 
 /// A line of the tree.
 struct Line {
@@ -102,29 +61,6 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The nodes to point at, with the ids of the findings: for each mark the heaviest node of its function.
-fn marked(tree: &CallTree<'_>, findings: &[Finding]) -> HashMap<NodeId, String> {
-    let mut marked: HashMap<NodeId, String> = HashMap::new();
-    let marks = findings.iter().flat_map(|finding| finding.marks.iter().map(move |mark| (finding, mark)));
-    for (finding, mark) in marks.filter(|(_, mark)| mark.kind.is_none_or(|kind| kind == tree.kind())) {
-        let called = |id: &NodeId| tree.frame(*id).is_some_and(|frame| frame.is_called(&mark.frame));
-        // Of equally heavy ones the outermost.
-        let heaviest = tree.ids().filter(called).max_by_key(|id| (tree.weight(*id), std::cmp::Reverse(*id)));
-        if let Some(id) = heaviest {
-            let ids = marked.entry(id).or_default();
-            let name = sanitize(&finding.id);
-            // Several findings of one pathology may point at one function.
-            if !ids.split(", ").any(|known| known == name) {
-                if !ids.is_empty() {
-                    ids.push_str(", ");
-                }
-                ids.push_str(&name);
-            }
-        }
-    }
-    marked
-}
-
 /// Which nodes are shown, and how much room they need.
 struct Layout {
     lines: Vec<Line>,
@@ -137,17 +73,9 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(tree: &CallTree<'_>, view: &View, marked: &HashMap<NodeId, String>) -> Self {
-        // A node that is pointed at is shown however light it is, and so are those above it.
-        let mut forced: HashSet<NodeId> = HashSet::new();
-        for id in marked.keys() {
-            let mut next = Some(*id);
-            while let Some(id) = next.filter(|id| forced.insert(*id)) {
-                next = tree.parent(id);
-            }
-        }
+    fn new(tree: &CallTree<'_>, view: &View, marked: &Marked<'_>) -> Self {
         let whole = tree.shown_total();
-        let selection = Selection::new(tree, view, &forced);
+        let selection = Selection::new(tree, view, marked);
 
         let mut lines: Vec<Line> = Vec::new();
         let mut roots = Vec::new();
@@ -172,7 +100,7 @@ impl Layout {
                 numbers: format!("({:.3}% {weight}/{parent_weight})", percent(weight, parent_weight)),
                 arrow: marked
                     .get(&id)
-                    .map(|findings| format!("  <----- {}", shorten(findings, FINDINGS)))
+                    .map(|ids| format!("  <----- {}", shorten(&sanitize(&ids.join(", ")), FINDINGS)))
                     .unwrap_or_default(),
                 depth,
                 children: Vec::new(),
@@ -194,18 +122,6 @@ impl Layout {
         }
         Self { lines, roots, roots_cut, whole, passing: selection.passing }
     }
-}
-
-/// Whether a node stands for what the source of the profile left out.
-fn is_left_out(tree: &CallTree<'_>, id: NodeId) -> bool {
-    tree.frame(id).is_some_and(Frame::is_left_out)
-}
-
-/// Whether some of these siblings are not shown. What the source did not account for is no sibling.
-fn is_cut(tree: &CallTree<'_>, siblings: &[NodeId], shown: usize) -> bool {
-    let unaccounted = Frame::unaccounted();
-    let no_sibling = siblings.iter().filter(|id| tree.frame(**id) == Some(&unaccounted)).count();
-    shown + no_sibling < siblings.len()
 }
 
 /// Names that more than one of the functions shown has.
