@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 
 use super::diagnose::import;
+use super::present::{Format, has_kernel_code, is_broken_pipe};
 use crate::diagnose::{compare, diagnose, normalize};
 use crate::import::Options;
+use crate::profile::Session;
 use crate::profile::diff::{self, Diff, diff};
-use crate::profile::{Origin, Session};
 use crate::report::diff::flamegraph::Widths;
 use crate::report::diff::{Comparison, flamegraph, render, write_json};
 use crate::report::escape::sanitize;
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
     /// How to print the comparison.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
     /// Write the comparison and differential flame graphs of both directions into this new folder, too.
     #[arg(long, value_name = "DIR")]
@@ -45,16 +46,6 @@ pub struct Args {
     /// Show user frames in the trees, too.
     #[arg(long)]
     user: bool,
-}
-
-/// A form of the comparison.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For machines.
-    Json,
 }
 
 /// A session and what it is called.
@@ -100,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Format::Json => write_json(&comparison, &mut out),
     };
     match result.and_then(|()| out.flush().context("cannot print the comparison")) {
-        Err(error) if !super::present::is_broken_pipe(&error) => Err(error),
+        Err(error) if !is_broken_pipe(&error) => Err(error),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
@@ -209,10 +200,6 @@ fn write_folder(comparison: &Comparison<'_>, diff: &Diff, folder: &Path) -> anyh
     }
     eprintln!("comparison saved in {}", shown(folder));
     Ok(())
-}
-
-fn has_kernel_code(session: &Session) -> bool {
-    session.profile.frames().iter().any(|frame| frame.origin == Origin::Kernel && !frame.is_left_out())
 }
 
 fn shown(path: &Path) -> String {

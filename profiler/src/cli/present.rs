@@ -122,7 +122,7 @@ fn verdict(findings: &[Finding], fail_on: Option<FailOn>) -> u8 {
     if findings.iter().any(|finding| finding.severity >= least) { FOUND } else { 0 }
 }
 
-fn has_kernel_code(session: &Session) -> bool {
+pub(super) fn has_kernel_code(session: &Session) -> bool {
     session.profile.frames().iter().any(|frame| frame.origin == Origin::Kernel && !frame.is_left_out())
 }
 

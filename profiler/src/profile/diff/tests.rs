@@ -170,7 +170,9 @@ fn machines_and_counters() {
         request_bytes: bytes,
         completed: 0,
         completed_bytes: 0,
-        ..BlockStat::default()
+        contiguous: 0,
+        contiguous_bytes: 0,
+        fua: 0,
     };
     let (mut a, mut b) = (Session::default(), Session::default());
     (a.host, b.host) = (host(0), host(128));
