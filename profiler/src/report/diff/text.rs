@@ -94,6 +94,12 @@ fn paragraph(text: &str, style: &Style, out: &mut dyn Write) -> io::Result<()> {
     textwrap::wrap(text, style.columns()).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
+fn bullet(text: &str, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let text = sanitize(text);
+    let options = textwrap::Options::new(style.columns()).initial_indent("  - ").subsequent_indent("    ");
+    textwrap::wrap(&text, options).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
 fn findings(comparison: &Comparison<'_>, style: &Style, out: &mut dyn Write) -> io::Result<()> {
     let findings = &comparison.diff.findings;
     if findings.is_empty() {
@@ -118,6 +124,13 @@ fn findings(comparison: &Comparison<'_>, style: &Style, out: &mut dyn Write) -> 
         };
         let head = format!("{}{about} {change}{grade}", finding.id);
         writeln!(out, "{}", style.alarm(sanitize_to(&head, style.columns())))?;
+        if matches!(finding.change, Change::Appears | Change::Vanishes) {
+            // One side only: its own words say more than numbers beside nothing.
+            for text in finding.evidence.iter().flat_map(|evidence| evidence.texts.iter().flatten()) {
+                bullet(text, style, out)?;
+            }
+            continue;
+        }
         let mut table = Table::new(&[("number", Align::Left), ("A", Align::Right), ("B", Align::Right)]);
         for evidence in &finding.evidence {
             let value = |value: Option<f64>| match (value, evidence.unit) {
