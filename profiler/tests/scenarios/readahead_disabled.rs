@@ -1,7 +1,7 @@
 //! `readahead-disabled`: a file that is read with a window of nothing, and reads that have no use for a window.
 
 use super::scenario::{Bench, Expected, Scenario};
-use super::work::{How, read_at_random, read_through, write_file};
+use super::work::{How, forget, read_at_random, read_through, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -17,7 +17,7 @@ fn cold_file(bench: &mut Bench, readahead_kib: u32) -> Result<(Disk, String), St
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     disk.set_readahead(readahead_kib * 2);
-    Disk::drop_caches();
+    forget(&file);
     Ok((disk, file))
 }
 

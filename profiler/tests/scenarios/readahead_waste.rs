@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fio::{Job, fio};
 use super::scenario::{Bench, Expected, Scenario};
-use super::work::{How, needs, read_at_random, read_through, repeat, write_file};
+use super::work::{How, forget, needs, read_at_random, read_through, repeat, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -16,7 +16,7 @@ fn cold_file(bench: &mut Bench, readahead_kib: u32) -> Result<(Disk, String), St
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     disk.set_readahead(readahead_kib * 2);
-    Disk::drop_caches();
+    forget(&file);
     Ok((disk, file))
 }
 

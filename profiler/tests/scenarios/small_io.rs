@@ -1,7 +1,7 @@
 //! `small-io`: a file that is read or written in tiny pieces past the page cache, and what only looks like that.
 
 use super::scenario::{Bench, Expected, Scenario};
-use super::work::{How, read_at_random, read_through, write_file};
+use super::work::{How, forget, read_at_random, read_through, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -15,7 +15,7 @@ fn measure(bench: &mut Bench, work: impl FnOnce(&str) -> u64) -> Result<(Disk, S
     let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
-    Disk::drop_caches();
+    forget(&file);
     let before = disk.stat();
     bench.measure(|| work(&file));
     let stat = disk.stat().since(before);
