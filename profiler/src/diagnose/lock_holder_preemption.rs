@@ -1,7 +1,9 @@
 //! `lock-holder-preemption`: the host takes CPUs away from a guest that hold a spinlock.
 
 use super::facts::Facts;
-use super::lock_waits::{PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, percent, samples, waited_for};
+use super::lock_waits::{
+    PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, percent, sampled_share, samples, waited_for,
+};
 use super::{About, Pathology, Threshold};
 use crate::profile::{
     Advice, Confidence, Evidence, Finding, Histogram, Impact, Kind, LockKind, Mark, Resource, Severity,
@@ -15,7 +17,8 @@ const STEAL: f64 = 0.03;
 const SLOWPATH: f64 = 0.02;
 const WARN: f64 = 0.05;
 const CRITICAL: f64 = 0.30;
-const LONG_NS: u64 = 1 << 19;
+/// A wait for a spinlock from which on the holder must have been stopped.
+pub const LONG_NS: u64 = 1 << 19;
 const LONG_SHARE: f64 = 0.5;
 
 static ABOUT: About = About {
@@ -82,7 +85,7 @@ fn find(facts: &Facts<'_>) -> Option<Finding> {
     let steal = facts.session.host.steal.filter(|steal| *steal >= STEAL)?;
     let slow = facts.named(SPIN_SLOWPATHS);
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
-    let share = facts.share(Kind::Cpu, in_slowpath);
+    let share = sampled_share(facts, in_slowpath);
     let paravirtual = !facts.named(&[PV_SLOWPATH]).is_empty();
     if share < SLOWPATH {
         return None;

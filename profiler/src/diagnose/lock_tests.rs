@@ -237,6 +237,16 @@ fn a_host_that_stops_the_holder_is_told_from_contention() {
 }
 
 #[test]
+fn on_an_idle_machine_a_few_waits_are_no_contention() {
+    let mut session = live();
+    samples(&mut session, &["do_syscall_64", "vfs_read"], 10);
+    samples(&mut session, &["dup", "alloc_fd", "_raw_spin_lock", "native_queued_spin_lock_slowpath"], 2);
+    samples(&mut session, &["path_openat", "down_write", "rwsem_down_write_slowpath", "osq_lock"], 2);
+    waits(&mut session, (1, Some("rq.__lock"), LockKind::Spin), "__schedule", 2, 60_000_000);
+    assert_eq!(diagnose(&session), []);
+}
+
+#[test]
 fn a_busy_healthy_machine_has_no_lock_findings() {
     let mut session = live();
     samples(&mut session, &["do_syscall_64", "vfs_read"], 990);

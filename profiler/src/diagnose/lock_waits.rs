@@ -331,6 +331,14 @@ pub fn busy_ns(facts: &Facts<'_>) -> Option<f64> {
     (busy > 0.0).then_some(busy)
 }
 
+/// Samples from which on their share says something.
+pub const ENOUGH_SAMPLES: u64 = 5;
+
+/// CPU samples as a share of all; 0 of too few.
+pub fn sampled_share(facts: &Facts<'_>, samples: u64) -> f64 {
+    if samples < ENOUGH_SAMPLES { 0.0 } else { facts.share(Kind::Cpu, samples) }
+}
+
 /// `share` for people: `45.1 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::lock_cures::cures;
-use super::lock_waits::{OPTIMISTIC, percent, waited_for};
+use super::lock_waits::{ENOUGH_SAMPLES, OPTIMISTIC, percent, sampled_share, waited_for};
 use super::{About, Pathology, Threshold};
 use crate::profile::{Advice, Confidence, Evidence, Finding, Impact, Kind, LockKind, Resource, Severity};
 
@@ -37,12 +37,18 @@ static ABOUT: About = About {
         Threshold {
             what: "the same, to be a warning",
             value: WARN,
-            reason: "eight threads that create files in one directory reach 10 to 20 % on 2 CPUs",
+            reason: "four threads that create files in one directory reached 7 % on 2 CPUs that others used as well: worth \
+                     knowing, no more. Twice that is as much as a CPU of seven",
         },
         Threshold {
             what: "the same, to be critical",
             value: CRITICAL,
             reason: "every second CPU does nothing",
+        },
+        Threshold {
+            what: "samples that spin, to be mentioned",
+            value: ENOUGH_SAMPLES as f64,
+            reason: "one or two samples of thirty are an accident",
         },
     ],
     explained_by: &[],
@@ -60,7 +66,7 @@ impl Pathology for MutexSpinning {
         }
         let locks = waited_for(facts, is_sleeping, &spinning);
         locks.iter().filter(|lock| lock.samples > 0).filter_map(|lock| {
-            let share = facts.share(Kind::Cpu, lock.samples);
+            let share = sampled_share(facts, lock.samples);
             let severity = match share {
                 _ if share >= CRITICAL => Severity::Critical,
                 _ if share >= WARN => Severity::Warning,

@@ -81,7 +81,7 @@ pub static ABOUT: About = About {
         "take pages in bulk or from a pool where a path takes many (alloc_pages_bulk, mempool, page_pool)",
         "do not zero pages that are overwritten anyway (init_on_alloc=0)",
     ],
-    confirmed_by: "probe `reclaim`: time that tasks spend in direct reclaim and compaction",
+    confirmed_by: "probe `reclaim`: time in direct reclaim, in reclaim for a memory limit, and in compaction",
     suspected_by: "samples below try_to_free_pages, try_to_free_mem_cgroup_pages or try_to_compact_pages, in the zone lock, \
                    or in kernel_init_pages",
     thresholds: &[

@@ -72,7 +72,7 @@ pub static ABOUT: About = About {
         "submit many neighbouring pieces at once (io_uring or io_submit in batches), so that the block layer merges them",
         "switch merging on (nomerges 0), and take a scheduler that waits for neighbours (mq-deadline)",
     ],
-    confirmed_by: "probe `block`: where requests begin and end, their sizes and latencies",
+    confirmed_by: "probe `block`: requests that begin where another one ended, their sizes and latencies",
     suspected_by: "",
     thresholds: &[REQUESTS, CONTIGUOUS, SIZE, LARGER, BUSY, DURABLE],
     explained_by: &["readahead-disabled"],

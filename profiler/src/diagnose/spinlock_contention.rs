@@ -2,10 +2,15 @@
 
 use super::facts::{Facts, share};
 use super::lock_cures::cures;
-use super::lock_waits::{PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, busy_ns, percent, samples, waited_for};
+use super::lock_holder_preemption::LONG_NS;
+use super::lock_waits::{
+    ENOUGH_SAMPLES, PV_SLOWPATH, SPIN_SLOWPATHS, WaitedFor, busy_ns, percent, sampled_share, samples,
+    waited_for,
+};
 use super::{About, Pathology, Threshold};
 use crate::profile::{
-    Advice, Confidence, Evidence, Finding, Impact, Kind, LockKind, Mark, Resource, Severity, Subject,
+    Advice, Confidence, Evidence, Finding, Histogram, Impact, Kind, LockKind, Mark, Resource, Severity,
+    Subject,
 };
 
 /// The pathology.
@@ -14,6 +19,7 @@ pub struct SpinlockContention;
 const NOTICE: f64 = 0.03;
 const WARN: f64 = 0.10;
 const CRITICAL: f64 = 0.40;
+const WAITS: u64 = 50;
 
 static ABOUT: About = About {
     id: "spinlock-contention",
@@ -48,6 +54,16 @@ static ABOUT: About = About {
             value: CRITICAL,
             reason: "close to half of the CPUs: another thread then makes it slower",
         },
+        Threshold {
+            what: "waits of a lock, for their time to count",
+            value: WAITS as f64,
+            reason: "an idle guest under emulation had two waits of 60 ms, and next to no other CPU time to compare them with",
+        },
+        Threshold {
+            what: "samples in the slow path, for their share to count",
+            value: ENOUGH_SAMPLES as f64,
+            reason: "one or two samples of thirty are an accident",
+        },
     ],
     explained_by: &["lock-holder-preemption"],
 };
@@ -71,10 +87,20 @@ fn is_spinlock(kind: LockKind) -> bool {
 
 /// Share of the CPU time that waits for a lock, by samples and by the probe's clock. The greater counts: samples
 /// do not see waits with interrupts off, the probe does not see two CPUs that fight without queueing.
-fn lost(facts: &Facts<'_>, samples: u64, waited_ns: u64) -> (f64, Option<f64>) {
-    let sampled = facts.share(Kind::Cpu, samples);
+fn lost(facts: &Facts<'_>, samples: u64, waits: u64, waited_ns: u64) -> (f64, Option<f64>) {
+    let sampled = sampled_share(facts, samples);
     let waited = busy_ns(facts).map(|busy| (waited_ns as f64 / busy).min(1.0));
-    (sampled, waited)
+    (sampled, waited.filter(|_| waits >= WAITS))
+}
+
+/// Time of a lock's waits without those in which a host (or emulator) must have stopped the holder: no code holds
+/// a spinlock for so long. Samples in the slow path count in any case.
+fn short_ns(lock: &WaitedFor<'_>) -> u64 {
+    let long = lock.buckets.iter().enumerate().skip(Histogram::bucket_of(LONG_NS));
+    let long = long.fold(0u64, |sum, (bucket, count)| {
+        sum.saturating_add(count.saturating_mul(Histogram::bucket_start(bucket)).saturating_mul(3) / 2)
+    });
+    lock.total_ns.saturating_sub(long)
 }
 
 fn severity(share: f64) -> Option<Severity> {
@@ -96,7 +122,7 @@ fn confidence(facts: &Facts<'_>) -> Confidence {
 }
 
 fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
-    let (sampled, waited) = lost(facts, lock.samples, lock.total_ns);
+    let (sampled, waited) = lost(facts, lock.samples, lock.waits, short_ns(lock));
     let share = sampled.max(waited.unwrap_or(0.0));
     let severity = severity(share)?;
     // Nothing is known of the lock: see `whole`.
@@ -104,7 +130,7 @@ fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
         return None;
     }
     let mut evidence = sample_evidence(facts, lock.samples, sampled);
-    if let Some(waited) = waited.filter(|_| lock.waits > 0) {
+    if let Some(waited) = waited {
         let text = format!("waits measured by the lock probe: {} of the CPU time", percent(waited));
         evidence.push(Evidence::new("waited_share", waited, None, text));
     }
@@ -131,8 +157,9 @@ fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
 fn whole(facts: &Facts<'_>, locks: &[WaitedFor<'_>]) -> Option<Finding> {
     let slow = facts.named(SPIN_SLOWPATHS);
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
-    let waited_ns = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.total_ns));
-    let (sampled, waited) = lost(facts, in_slowpath, waited_ns);
+    let waited_ns = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(short_ns(lock)));
+    let waits = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.waits));
+    let (sampled, waited) = lost(facts, in_slowpath, waits, waited_ns);
     let share = sampled.max(waited.unwrap_or(0.0));
     let severity = severity(share)?;
     let known = facts.session.profile.frames().iter().map(|frame| super::normalize(&frame.name));

@@ -68,11 +68,6 @@ impl Merger {
         &self.profile
     }
 
-    /// Whether there is no stack.
-    pub fn is_empty(&self) -> bool {
-        self.stacks.is_empty()
-    }
-
     /// Adds a stack, outermost caller first.
     pub fn add(
         &mut self,

@@ -70,7 +70,7 @@ pub fn open_with(path: &Path, options: &Options, progress: Progress<'_>) -> Resu
     let io_error = |source| ImportError::Io { name: name.to_string(), source };
     let mut file = File::open(path).map_err(io_error)?;
     let metadata = file.metadata().map_err(io_error)?;
-    let size = metadata.is_file().then(|| metadata.len());
+    let size = metadata.is_file().then_some(metadata.len());
     let mut input = Headed::new(&mut file, &name)?;
     if metadata.is_file() && input.is_perf_data() {
         drop(input);
@@ -92,6 +92,25 @@ pub fn read(
     progress: Progress<'_>,
 ) -> Result<Imported, ImportError> {
     read_headed(&mut Headed::new(input, name)?, name, options, progress)
+}
+
+/// Reads a text that is said to be in a format, named as in [`text_formats`]: it need not be recognised. For tests
+/// that put damaged texts to each reader.
+///
+/// # Errors
+///
+/// As [`read`]; also when there is no such format.
+pub fn read_as(format: &str, text: &[u8]) -> Result<Imported, ImportError> {
+    let name = "text";
+    match text::named(format) {
+        Some(format) => text::read(format, text, &mut &*text, name, &Options::default()),
+        None => Err(ImportError::Unknown { name: name.to_owned(), known: known() }),
+    }
+}
+
+/// The names of all text formats.
+pub fn text_formats() -> impl Iterator<Item = &'static str> {
+    text::names()
 }
 
 fn read_headed(

@@ -40,6 +40,12 @@ fn kernel_module(binary: &str) -> Option<&str> {
     (!name.is_empty() && (extension.is_empty() || extension.starts_with('.'))).then_some(name)
 }
 
+/// The beginning of a name, where it is longer than names are: of those that are held until a stack is complete.
+pub(crate) fn bounded(name: &str) -> &str {
+    const MAX: usize = 4096;
+    &name[..name.floor_char_boundary(MAX)]
+}
+
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }

@@ -53,7 +53,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Session>, ImportError>
             names.push(None);
         } else if line.starts_with([' ', '\t']) && !text.is_empty() {
             if names.len() < MAX_DEPTH {
-                names.push(Some(text.to_owned()));
+                names.push(Some(names::bounded(text).to_owned()));
             }
         } else {
             names.clear();

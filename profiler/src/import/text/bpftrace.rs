@@ -29,7 +29,7 @@ pub(super) fn recognises(head: &Head<'_>) -> bool {
     let opened = head.lines.iter().position(|line| {
         begins(line) && (line.ends_with(b"[") || line.ends_with(b", ") || line.ends_with(b","))
     });
-    opened.is_some_and(|at| head.lines[at..].iter().any(|line| ends(line)))
+    opened.is_some_and(|at| head.lines[at..].iter().any(ends))
 }
 
 /// Reads the maps that have stacks.
@@ -104,7 +104,7 @@ impl Entry {
                 self.stacks.push(Vec::new());
             }
             if let Some(stack) = self.stacks.last_mut().filter(|stack| stack.len() < MAX_DEPTH) {
-                stack.push(line.trim().to_owned());
+                stack.push(names::bounded(line.trim()).to_owned());
             }
             return None;
         }
@@ -128,7 +128,7 @@ impl Entry {
             text.split(", ").map(|word| word.trim().trim_matches(',')).filter(|word| !word.is_empty());
         for word in words {
             if self.comm.is_none() && word.parse::<i64>().is_err() {
-                self.comm = Some(word.to_owned());
+                self.comm = Some(names::bounded(word).to_owned());
             }
         }
     }

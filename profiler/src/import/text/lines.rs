@@ -19,9 +19,6 @@ pub(crate) struct Lines<'a> {
     unread: Range<usize>,
     ended: bool,
     number: u64,
-    /// The line that is to be read once more.
-    again: Option<Range<usize>>,
-    last: Range<usize>,
     quoted: bool,
 }
 
@@ -35,15 +32,8 @@ impl<'a> Lines<'a> {
             unread: 0..0,
             ended: false,
             number: 0,
-            again: None,
-            last: 0..0,
             quoted,
         }
-    }
-
-    /// The number of the line that was read last, from 1.
-    pub fn number(&self) -> u64 {
-        self.number
     }
 
     /// The place of the line that was read last.
@@ -58,20 +48,9 @@ impl<'a> Lines<'a> {
 
     /// The next line, without its end. `None` at the end of the text.
     pub fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
-        let found = match self.again.take() {
-            Some(line) => Some(line),
-            None => self.find()?,
-        };
-        let Some(line) = found else { return Ok(None) };
+        let Some(line) = self.find()? else { return Ok(None) };
         self.number += 1;
-        self.last = line.clone();
         Ok(Some(strip(&self.buffer[line], self.quoted)))
-    }
-
-    /// Makes [`next`](Self::next) return the line that it returned last once more.
-    pub fn push_back(&mut self) {
-        self.again = Some(self.last.clone());
-        self.number -= 1;
     }
 
     fn find(&mut self) -> Result<Option<Range<usize>>, ImportError> {
@@ -170,17 +149,6 @@ mod tests {
         assert_eq!(all(b"a\r\n\nb\nc", false).unwrap(), [&b"a"[..], b"", b"b", b"c"]);
         assert_eq!(all(b"> > a\n>b\nc\n>\n", true).unwrap(), [&b"a"[..], b"b", b"c", b""]);
         assert!(all(b"", false).unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_line_can_be_put_back() {
-        let mut input = &b"a\nb\n"[..];
-        let mut lines = Lines::new(&mut input, "text", false);
-        assert_eq!(lines.next().unwrap(), Some(&b"a"[..]));
-        lines.push_back();
-        assert_eq!(lines.next().unwrap(), Some(&b"a"[..]));
-        assert_eq!(lines.number(), 1);
-        assert_eq!(lines.next().unwrap(), Some(&b"b"[..]));
     }
 
     #[test]

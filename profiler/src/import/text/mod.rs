@@ -45,6 +45,11 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
 }
 
+/// The format with this name.
+pub(super) fn named(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
 /// The format of a text that begins with `head`.
 pub(super) fn recognise(head: &[u8]) -> Option<&'static Format> {
     let head = Head::new(head);
@@ -100,5 +105,106 @@ impl Reader<'_> {
 
     fn too_much(&self, what: &'static str, limit: u64) -> ImportError {
         ImportError::TooMuch { name: self.lines.name().to_owned(), place: self.lines.place(), what, limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::import::text::testing::text_of;
+
+    #[test]
+    fn every_fixture_is_in_the_format_that_recognises_it() {
+        for (name, format) in [
+            ("bcachefs-randread.txt", "a call tree"),
+            ("xfs-agino-range.txt", "perf report"),
+            ("perf/script.txt", "perf script"),
+            ("perf/report-children.txt", "perf report"),
+            ("perf/report-flat.txt", "perf report"),
+            ("perf/report-separated.txt", "perf report"),
+            ("perf/screen.txt", "perf report"),
+            ("perf/top.txt", "perf report"),
+            ("bpftrace.txt", "bpftrace maps"),
+            ("folded.txt", "folded stacks"),
+            ("bcc.txt", "bcc profile"),
+        ] {
+            let found = recognise(&text_of(name)).map(|format| format.name);
+            assert_eq!(found, Some(format), "{name}");
+        }
+        // Numbers alone are no profile.
+        for text in ["readahead-disabled.txt", "../../Cargo.toml", "../../src/main.rs"] {
+            assert_eq!(recognise(&text_of(text)).map(|format| format.name), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn windows_and_mails_change_nothing() {
+        for name in [
+            "bcachefs-randread.txt",
+            "xfs-agino-range.txt",
+            "perf/report-callee.txt",
+            "perf/script.txt",
+            "bpftrace.txt",
+        ] {
+            let text = String::from_utf8(text_of(name)).unwrap();
+            let plain = testing::import(text.as_bytes());
+            let quoted: String = text.lines().map(|line| format!("> {line}\r\n")).collect();
+            let quoted = testing::import(quoted.as_bytes());
+            let stacks =
+                |imported: &Imported| imported.sessions.iter().map(testing::stacks_of).collect::<Vec<_>>();
+            assert_eq!(stacks(&quoted), stacks(&plain), "{name}");
+            assert_eq!(quoted.warnings, plain.warnings, "{name}");
+        }
+    }
+
+    /// Pieces that the readers look for, in any order.
+    fn soup() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            Just("f(50.000% 1/2)".to_owned()),
+            Just("  25.83%  [k] f".to_owned()),
+            Just("|--7.32%--g".to_owned()),
+            Just("            ---h".to_owned()),
+            Just("dd 1/2 [000] 1.5: 7 cycles: ".to_owned()),
+            Just("\tffffffff81000000 f+0x1 ([xfs])".to_owned()),
+            Just("a;b;c_[k] 18446744073709551615".to_owned()),
+            Just("@[".to_owned()),
+            Just("]: 3".to_owned()),
+            Just(", dd]: 18446744073709551615".to_owned()),
+            Just("    -   dd (1)".to_owned()),
+            Just("        5".to_owned()),
+            Just("profiler: 1".to_owned()),
+            Just("CPU time: 5 samples".to_owned()),
+            Just("[1] continued from depth 3:".to_owned()),
+            Just("...".to_owned()),
+            Just("# Samples: 2K of event 'cycles'".to_owned()),
+            Just("# Overhead  Command  Shared Object  Symbol".to_owned()),
+            Just("# ........  .......  ............".to_owned()),
+            Just("Heading:".to_owned()),
+            "[ \\t]{0,9}[-+|.%()\\[\\]a-c0-9;:@ ,>]{0,24}",
+            any::<String>(),
+        ];
+        let line = (piece, prop_oneof![Just("\n"), Just("\n\n"), Just(" "), Just("\n    "), Just("\n\t")]);
+        proptest::collection::vec(line, 0..40).prop_map(|lines| {
+            lines.into_iter().map(|(piece, end)| piece + end).collect::<String>().into_bytes()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_reader_panics_at_any_text(text in soup()) {
+            for format in FORMATS {
+                let _ = read(format, &text, &mut &*text, "text", &Options::default());
+            }
+        }
+
+        #[test]
+        fn no_reader_panics_at_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            for format in FORMATS {
+                let _ = read(format, &bytes, &mut &*bytes, "text", &Options::default());
+            }
+            let _ = crate::import::read(&mut &*bytes, "bytes", &Options::default(), &|_, _| {});
+        }
     }
 }

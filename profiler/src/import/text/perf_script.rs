@@ -355,7 +355,8 @@ impl Samples {
         let (symbol, binary) = split(rest);
         let kernel = kernel.then_some(true);
         if binary == Some(b"inlined") {
-            self.inlined.push((self.frames.len(), String::from_utf8_lossy(symbol).into_owned()));
+            let name = String::from_utf8_lossy(symbol);
+            self.inlined.push((self.frames.len(), names::bounded(&name).to_owned()));
             // Replaced when the function that it was inlined into is known.
             self.frames.push(LocationId(u32::MAX));
             return Ok(());

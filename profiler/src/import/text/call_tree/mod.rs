@@ -23,6 +23,8 @@ use crate::profile::{Kind, Session, Weights};
 
 /// Most nodes of all trees of a text.
 const MAX_NODES: usize = 4 << 20;
+/// Most bytes of all their names.
+const MAX_NAMES: u64 = 128 << 20;
 /// Most sessions that a text may have.
 const MAX_SESSIONS: usize = 256;
 
@@ -32,7 +34,7 @@ pub(super) fn recognises(head: &Head<'_>) -> bool {
 
 /// Reads all trees.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Session>, ImportError> {
-    let mut text = Text { parts: vec![Part::default()], heading: Heading::default(), nodes: 0 };
+    let mut text = Text { parts: vec![Part::default()], heading: Heading::default(), nodes: 0, names: 0 };
     while let Some(line) = reader.lines.next()? {
         let line = String::from_utf8_lossy(line);
         match TreeLine::parse(&line) {
@@ -42,6 +44,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Session>, ImportError>
                 }
                 if text.nodes > MAX_NODES {
                     return Err(reader.too_much("lines of call trees", MAX_NODES as u64));
+                }
+                if text.names > MAX_NAMES {
+                    return Err(reader.too_much("bytes of names", MAX_NAMES));
                 }
                 if text.parts.len() > MAX_SESSIONS {
                     return Err(reader.too_much("profiles", MAX_SESSIONS as u64));
@@ -67,6 +72,8 @@ struct Text {
     parts: Vec<Part>,
     heading: Heading,
     nodes: usize,
+    /// Bytes of all names.
+    names: u64,
 }
 
 /// What becomes one session.
@@ -96,6 +103,7 @@ impl Text {
     /// Adds a line, and says what is odd about it.
     fn tree_line(&mut self, line: &TreeLine<'_>) -> Vec<String> {
         self.nodes += 1;
+        self.names += line.name.len() as u64;
         let heading = self.heading.take();
         let part = self.part();
         part.in_tree = true;

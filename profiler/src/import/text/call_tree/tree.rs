@@ -1,5 +1,10 @@
 //! A tree of lines, and the stacks that it stands for.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+
+use rustc_hash::FxBuildHasher;
+
 use super::line::TreeLine;
 use crate::import::merge::{Full, Merger};
 use crate::import::names;
@@ -21,13 +26,14 @@ pub(super) struct Tree {
     cut: bool,
     /// The weight of the roots.
     roots: u64,
+    /// The first node with each name, counts and section, by their hash.
+    by_line: HashMap<u64, usize, FxBuildHasher>,
 }
 
 struct Node {
     parent: Option<usize>,
     name: String,
     count: u64,
-    parent_count: u64,
     /// The weight of its children.
     children: u64,
     has_children: bool,
@@ -48,6 +54,7 @@ impl Tree {
             path: Vec::new(),
             cut: false,
             roots: 0,
+            by_line: HashMap::default(),
         }
     }
 
@@ -101,12 +108,13 @@ impl Tree {
                 line.name
             ));
         }
+        let key = key(line.name, line.count, line.parent, line.section);
+        self.by_line.entry(key).or_insert(self.nodes.len());
         self.path.push((line.column, self.nodes.len()));
         self.nodes.push(Node {
             parent,
             name: line.name.to_owned(),
             count: line.count,
-            parent_count: line.parent,
             children: 0,
             has_children: false,
             cut: false,
@@ -117,18 +125,17 @@ impl Tree {
 
     /// Takes a root for the continuation of a node that is in the tree already, without callees so far.
     pub fn continues(&mut self, line: &TreeLine<'_>, section: Option<u32>) -> bool {
-        let same = |node: &Node| {
-            !node.has_children
-                && node.name == line.name
-                && node.count == line.count
-                && node.parent_count == line.parent
-                && (section.is_none() || node.section == section)
-        };
-        // A root of the same weights as a root is a second one.
-        let found =
-            self.nodes.iter().position(|node| same(node) && (section.is_some() || node.parent.is_some()));
+        let key = key(line.name, line.count, line.parent, section);
+        let found = self.by_line.get(&key).copied().filter(|node| {
+            let node = &self.nodes[*node];
+            // A root of the same weights as a root is a second one.
+            !node.has_children && node.name == line.name && (section.is_some() || node.parent.is_some())
+        });
         if let Some(node) = found {
             self.nodes[node].section = line.section;
+            if line.section.is_some() {
+                self.by_line.insert(self::key(line.name, line.count, line.parent, line.section), node);
+            }
             self.path = vec![(line.column, node)];
         }
         found.is_some()
@@ -161,9 +168,8 @@ impl Tree {
     /// Adds its stacks. `exact`: what the callees of a node lack to its weight is its own, unless it says otherwise.
     pub fn emit(&self, exact: bool, merger: &mut Merger) -> Result<(), Full> {
         let no_labels = merger.labels(Labels::default())?;
-        let left_out = merger.frame(Frame::left_out())?;
-        let unaccounted = merger.frame(Frame::unaccounted())?;
         let origins = self.origins();
+        let mut frames: Vec<Option<LocationId>> = vec![None; self.nodes.len()];
         let mut paths: Vec<LocationId> = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let rest = node.count.saturating_sub(node.children);
@@ -180,7 +186,13 @@ impl Tree {
                 match group(&node.name).filter(|_| exact && node.parent.is_none()) {
                     Some(group) => labels = merger.labels(group)?,
                     None if node.name == "[no stack]" => empty = true,
-                    None => paths.push(self.frame(at, &origins, merger)?),
+                    None => {
+                        let known = match frames[at] {
+                            Some(known) => known,
+                            None => *frames[at].insert(self.frame(at, &origins, merger)?),
+                        };
+                        paths.push(known);
+                    }
                 }
             }
             if empty {
@@ -189,17 +201,17 @@ impl Tree {
             if !self.callers {
                 paths.reverse();
                 if node.cut {
-                    paths.push(left_out);
+                    paths.push(merger.frame(Frame::left_out())?);
                 } else if node.has_children && !exact {
-                    paths.push(unaccounted);
+                    paths.push(merger.frame(Frame::unaccounted())?);
                 }
             }
             merger.add(self.kind, labels, &paths, rest, rest)?;
         }
         let rest = self.total.saturating_sub(self.roots);
         if rest > 0 {
-            let frames: &[LocationId] = if self.cut { &[left_out] } else { &[] };
-            merger.add(self.kind, no_labels, frames, rest, rest)?;
+            let frames = if self.cut { vec![merger.frame(Frame::left_out())?] } else { Vec::new() };
+            merger.add(self.kind, no_labels, &frames, rest, rest)?;
         }
         Ok(())
     }
@@ -233,6 +245,10 @@ impl Tree {
         }
         origins
     }
+}
+
+fn key(name: &str, count: u64, parent: u64, section: Option<u32>) -> u64 {
+    FxBuildHasher.hash_one((name, count, parent, section))
 }
 
 /// The labels of a root such as `comm=fio`.

@@ -244,59 +244,43 @@ fn mark(text: &str) -> Option<(usize, bool)> {
 mod tests {
     use super::*;
 
-    fn symbols(
-        line: &str,
-        columns: &str,
-    ) -> Option<(Option<f64>, f64, Option<String>, Option<String>, String)> {
+    /// The fields of a line, joined: share with callees, own share, command, binary, symbol.
+    fn fields(line: &str, columns: &str) -> Option<String> {
         let columns = Columns::parse(columns).unwrap_or_default();
         let fields = parse(line, &columns)?;
-        let owned = |text: Option<&str>| text.map(str::to_owned);
-        Some((
-            fields.children,
-            fields.own,
-            owned(fields.comm),
-            owned(fields.binary),
-            fields.symbol.to_owned(),
-        ))
+        let children = fields.children.map_or("-".to_owned(), |share| share.to_string());
+        let (comm, binary) = (fields.comm.unwrap_or("-"), fields.binary.unwrap_or("-"));
+        Some(format!("{children}|{}|{comm}|{binary}|{}", fields.own, fields.symbol))
     }
 
     #[test]
     fn lines_in_all_their_forms() {
-        let text = |text: &str| Some(text.to_owned());
         for (line, columns, expected) in [
-            ("  25.83%  [k] xfs_agino_range", "", (None, 25.83, None, None, "xfs_agino_range".to_owned())),
-            (
-                "   9,77%  [kernel]  [k] f.constprop.0",
-                "",
-                (None, 9.77, None, text("[kernel]"), "f.constprop.0".to_owned()),
-            ),
+            ("  25.83%  [k] xfs_agino_range", "", "-|25.83|-|-|xfs_agino_range"),
+            ("   9,77%  [kernel]  [k] f.constprop.0", "", "-|9.77|-|[kernel]|f.constprop.0"),
             (
                 "-   98.34%     0.00%  opt cgu.0  [kernel.kallsyms]  [k] do_syscall_64",
                 "  Children      Self  Command  Shared Object      Symbol",
-                (Some(98.34), 0.0, text("opt cgu.0"), text("[kernel.kallsyms]"), "do_syscall_64".to_owned()),
+                "98.34|0|opt cgu.0|[kernel.kallsyms]|do_syscall_64",
             ),
             (
                 " 9.17% 253 507014024 swapper          [kernel.kallsyms]  [k] f(int, long)  -      -",
                 "# Overhead       Samples        Period  Command  Shared Object  Symbol",
-                (None, 9.17, text("swapper"), text("[kernel.kallsyms]"), "f(int, long)".to_owned()),
+                "-|9.17|swapper|[kernel.kallsyms]|f(int, long)",
             ),
-            (
-                "    44.02%  opt cgu.0      ",
-                "# Overhead  Command",
-                (None, 44.02, text("opt cgu.0"), None, String::new()),
-            ),
+            ("    44.02%  opt cgu.0      ", "# Overhead  Command", "-|44.02|opt cgu.0|-|"),
             (
                 " 9.17%  ,swapper  ,[kernel.kallsyms] ,[k] f",
                 "# Overhead,Command ,Shared Object ,Symbol",
-                (None, 9.17, text("swapper"), text("[kernel.kallsyms]"), "f".to_owned()),
+                "-|9.17|swapper|[kernel.kallsyms]|f",
             ),
         ] {
-            assert_eq!(symbols(line, columns), Some(expected), "{line}");
+            assert_eq!(fields(line, columns).as_deref(), Some(expected), "{line}");
         }
         for line in
             ["--7.32%--do_statx", "   - 98.30% do_syscall_64", "text", "12% of it", "", "%", "1.2.3%  [k] f"]
         {
-            assert_eq!(symbols(line, ""), None, "{line}");
+            assert_eq!(fields(line, ""), None, "{line}");
         }
     }
 

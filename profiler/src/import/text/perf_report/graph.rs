@@ -21,6 +21,7 @@ pub(super) struct Node {
     pub value: Option<Value>,
     /// The screen has a `+` before it: what it calls is not shown.
     pub collapsed: bool,
+    depth: usize,
 }
 
 /// The weight of a branch.
@@ -44,7 +45,7 @@ pub(super) struct Graph {
 }
 
 /// Longest chain that is kept.
-const MAX_DEPTH: usize = 1024;
+const MAX_DEPTH: usize = 512;
 
 impl Graph {
     /// Adds a line. Returns whether it is one of a graph.
@@ -118,21 +119,31 @@ impl Graph {
             self.path.pop();
         }
         let parent = self.path.last().map(|(_, node)| *node);
-        if self.path.len() < MAX_DEPTH {
-            self.path.push((column, self.nodes.len()));
-            self.nodes.push(Node { parent, name: function(name).to_owned(), value, collapsed: false });
+        if let Some(node) = self.push(parent, name, value) {
+            self.path.push((column, node));
         }
         true
     }
 
     /// A function without a share continues the line before it.
     fn chain(&mut self, name: &str) -> bool {
-        let next = self.nodes.len();
-        if let Some((_, last)) = self.path.last_mut() {
-            let parent = Some(std::mem::replace(last, next));
-            self.nodes.push(Node { parent, name: function(name).to_owned(), value: None, collapsed: false });
+        let parent = self.path.last().map(|(_, node)| *node);
+        if let Some(next) = self.push(parent, name, None)
+            && let Some((_, last)) = self.path.last_mut()
+        {
+            *last = next;
         }
         true
+    }
+
+    /// Adds a node, unless that would be too deep.
+    fn push(&mut self, parent: Option<usize>, name: &str, value: Option<Value>) -> Option<usize> {
+        let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        self.nodes.push(Node { parent, name: function(name).to_owned(), value, collapsed: false, depth });
+        Some(self.nodes.len() - 1)
     }
 
     /// `-g folded`.
@@ -140,14 +151,8 @@ impl Graph {
         self.path.clear();
         let mut value = Some(Value::Percent(value));
         let mut parent = None;
-        for name in names.split(';').take(MAX_DEPTH) {
-            self.nodes.push(Node {
-                parent,
-                name: function(name).to_owned(),
-                value: value.take(),
-                collapsed: false,
-            });
-            parent = Some(self.nodes.len() - 1);
+        for name in names.split(';') {
+            parent = self.push(parent, name, value.take()).or(parent);
         }
         true
     }

@@ -2,6 +2,7 @@
 
 mod entry;
 mod graph;
+mod stacks;
 mod table;
 
 use self::entry::{Columns, parse};
@@ -14,6 +15,8 @@ use crate::profile::{Loss, Session};
 
 /// Most lines and nodes of all tables of a text.
 const MAX_NODES: usize = 4 << 20;
+/// Most bytes of all their names.
+const MAX_NAMES: u64 = 128 << 20;
 /// Most tables of a text.
 const MAX_TABLES: usize = 256;
 
@@ -40,6 +43,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Session>, ImportError>
         }
         if text.nodes > MAX_NODES && text.nodes > number {
             return Err(reader.too_much("lines of tables and graphs", MAX_NODES as u64));
+        }
+        if text.names > MAX_NAMES {
+            return Err(reader.too_much("bytes of names", MAX_NAMES));
         }
         if text.parts.len() > MAX_TABLES {
             return Err(reader.too_much("tables", MAX_TABLES as u64));
@@ -118,6 +124,8 @@ struct Text {
     facts: Session,
     columns: Columns,
     nodes: usize,
+    /// Bytes of all names.
+    names: u64,
     in_graph: bool,
 }
 
@@ -172,7 +180,9 @@ impl Text {
                     fields.symbol, fields.own
                 )
             });
-            self.part().table.entries.push(Entry::new(&fields));
+            let entry = Entry::new(&fields);
+            self.names += entry.bytes();
+            self.part().table.entries.push(entry);
             return warning;
         }
         if line.starts_with('#') {
@@ -192,8 +202,11 @@ impl Text {
         {
             let before = entry.graph.nodes.len();
             if entry.graph.line(line) {
-                let added = entry.graph.nodes.len() - before;
-                self.nodes += added;
+                let added = &entry.graph.nodes[before..];
+                let (nodes, names) =
+                    (added.len(), added.iter().map(|node| node.name.len() as u64).sum::<u64>());
+                self.nodes += nodes;
+                self.names += names;
                 return None;
             }
         }

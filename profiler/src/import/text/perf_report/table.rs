@@ -8,28 +8,29 @@ use std::collections::{HashMap, HashSet};
 
 use super::entry::Fields;
 use super::graph::{Graph, Value};
-use crate::import::merge::{Full, Merger};
+use super::stacks::{Stacks, weights};
+use crate::import::merge::Full;
 use crate::import::names;
 use crate::profile::session::SHARES_TOTAL;
-use crate::profile::{Frame, Kind, Labels, LabelsId, LocationId, Origin, Session, Weights};
+use crate::profile::{Frame, Labels, Session, Weights};
 
 /// One percent.
-const PERCENT: f64 = SHARES_TOTAL as f64 / 100.0;
+pub(super) const PERCENT: f64 = SHARES_TOTAL as f64 / 100.0;
 /// perf prints two decimals.
-const ROUNDING: f64 = 0.005 * PERCENT + 1.0;
+pub(super) const ROUNDING: f64 = 0.005 * PERCENT + 1.0;
 /// Tables that have less than this share of everything in them are cut off.
 const WHOLE: f64 = 90.0;
 
 /// A line of the table.
 #[derive(Default)]
 pub(super) struct Entry {
-    children: Option<f64>,
-    own: f64,
-    samples: Option<u64>,
-    comm: Option<String>,
-    binary: Option<String>,
-    symbol: String,
-    kernel: Option<bool>,
+    pub children: Option<f64>,
+    pub own: f64,
+    pub samples: Option<u64>,
+    pub comm: Option<String>,
+    pub binary: Option<String>,
+    pub symbol: String,
+    pub kernel: Option<bool>,
     pub graph: Graph,
 }
 
@@ -47,8 +48,14 @@ impl Entry {
         }
     }
 
+    /// Bytes of its names.
+    pub fn bytes(&self) -> u64 {
+        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        (self.symbol.len() + optional(&self.comm) + optional(&self.binary)) as u64
+    }
+
     /// In parts of everything. `rounding`: by how many percent it has been rounded up.
-    fn share(&self, rounding: f64) -> u64 {
+    pub fn share(&self, rounding: f64) -> u64 {
         ((self.own - rounding).max(0.0) * PERCENT).round() as u64
     }
 
@@ -63,7 +70,8 @@ impl Entry {
         callees.map(|(node, _)| &*node.name)
     }
 
-    fn frame(&self) -> Option<Frame> {
+    /// Its function; `None` where the table does not tell functions apart.
+    pub fn frame(&self) -> Option<Frame> {
         let symbol = self.symbol.strip_suffix(" (inlined)").unwrap_or(&self.symbol);
         (!symbol.is_empty()).then(|| names::frame(symbol, self.binary.as_deref(), self.kernel))
     }
@@ -77,18 +85,17 @@ pub(super) struct Table {
 
 /// How graphs are to be read.
 #[derive(Clone, Copy)]
-struct Reading {
+pub(super) struct Reading {
     /// The outermost caller comes first.
-    callers_first: bool,
+    pub callers_first: bool,
     /// Percentages are of the parent.
-    relative: bool,
+    pub relative: bool,
 }
 
 impl Table {
     /// Puts the stacks into the session.
     pub fn finish(&self, session: &mut Session) -> Result<(), Full> {
-        let mut stacks =
-            Stacks { merger: Merger::default(), functions: self.functions(), names: Default::default() };
+        let mut stacks = Stacks::new(self.functions());
         let none = stacks.merger.labels(Labels::default())?;
         let reading = self.reading();
         let total: f64 = self.entries.iter().map(|entry| entry.own).sum();
@@ -103,7 +110,7 @@ impl Table {
                  not accounted for."
                     .to_owned(),
             );
-            self.from_callers(reading, &mut stacks)?;
+            self.add_callers(reading, &mut stacks)?;
         } else {
             // Thousands of light lines, all rounded up, can make 103 % together. No line is changed by more than it can
             // have been rounded.
@@ -185,7 +192,7 @@ impl Table {
     }
 
     /// Stacks of a table of which only the top is there: each graph that is not a part of one before it.
-    fn from_callers(&self, reading: Reading, stacks: &mut Stacks) -> Result<(), Full> {
+    fn add_callers(&self, reading: Reading, stacks: &mut Stacks) -> Result<(), Full> {
         // What each function has of its own is in the table, not in the graphs.
         let mut own: HashMap<&str, u64> = HashMap::new();
         for entry in &self.entries {
@@ -264,215 +271,4 @@ fn is_relative(graph: &Graph, whole: f64) -> bool {
         let limit = values.get(index).copied().unwrap_or(whole);
         *sum > limit + 0.01 * f64::from(count + 1)
     })
-}
-
-struct Stacks {
-    merger: Merger,
-    functions: HashMap<String, Frame>,
-    names: HashMap<(String, bool), LocationId>,
-}
-
-impl Stacks {
-    /// The stacks that end in the function of a line.
-    fn entry(&mut self, entry: &Entry, reading: Reading, rounding: f64) -> Result<(), Full> {
-        let share = entry.share(rounding);
-        if share == 0 {
-            return Ok(());
-        }
-        let weights = weights(&entry.graph, entry.children.unwrap_or(entry.own), reading);
-        let mut left = share;
-        let mut below: Vec<u64> = children_sums(&entry.graph, &weights);
-        below.truncate(weights.len());
-        for (index, weight) in weights.iter().enumerate() {
-            let mut path: Vec<usize> = Vec::new();
-            let mut next = Some(index);
-            while let Some(at) = next {
-                path.push(at);
-                next = entry.graph.nodes[at].parent;
-            }
-            let root = path[path.len() - 1];
-            // With callees below it, a graph that begins with the function itself is not about who called it.
-            let begins_with_it = entry.graph.nodes[root].name == entry.symbol;
-            let of_callees = match entry.children {
-                Some(children) if reading.callers_first => begins_with_it && entry.own < children,
-                // Who calls a function is who calls what it calls as well: it tells something where that is little.
-                Some(children) => entry.own < children * 0.9,
-                None => false,
-            };
-            if of_callees {
-                continue;
-            }
-            let mut rest = weight.saturating_sub(below[index]);
-            if below[index] > 0 && rest as f64 <= ROUNDING * 2.0 {
-                rest = 0;
-            }
-            let rest = rest.min(left);
-            if rest == 0 {
-                continue;
-            }
-            left -= rest;
-            let ends_here = entry.graph.nodes[index].name == entry.symbol || below[index] == 0;
-            if reading.callers_first {
-                path.reverse();
-            }
-            let names: Vec<&str> = path.iter().map(|node| &*entry.graph.nodes[*node].name).collect();
-            let callers = match (reading.callers_first, entry.symbol.is_empty()) {
-                (_, true) => &names[..],
-                (true, _) if ends_here => &names[..names.len() - 1],
-                (true, _) => &names[..],
-                (false, _) => &names[..names.len() - 1],
-            };
-            self.stack(entry, callers, !ends_here && reading.callers_first, rest)?;
-        }
-        // A small rest is but the rounding of the branches: it goes where most of it came from.
-        self.add(entry, &[], left)
-    }
-
-    fn add(&mut self, entry: &Entry, callers: &[&str], weight: u64) -> Result<(), Full> {
-        if weight == 0 { Ok(()) } else { self.stack(entry, callers, false, weight) }
-    }
-
-    /// A stack of `callers`, outermost first, and the function of the line. `gap`: functions between them are unknown.
-    fn stack(&mut self, entry: &Entry, callers: &[&str], gap: bool, weight: u64) -> Result<(), Full> {
-        let labels = self.labels(entry)?;
-        let own = entry.frame();
-        // Kernel code calls no user code.
-        let in_kernel = own.as_ref().map(|frame| frame.origin == Origin::Kernel);
-        let mut frames = self.callers(callers, in_kernel)?;
-        if gap {
-            frames.push(self.merger.frame(Frame::left_out())?);
-        }
-        if let Some(own) = own {
-            frames.push(self.merger.frame(own)?);
-        }
-        self.merger.add(Kind::Cpu, labels, &frames, 0, weight)
-    }
-
-    fn callers(&mut self, callers: &[&str], ends_in_kernel: Option<bool>) -> Result<Vec<LocationId>, Full> {
-        let mut kernel = false;
-        let mut frames = Vec::with_capacity(callers.len() + 2);
-        for name in callers {
-            kernel |= names::is_kernel_entry(name);
-            frames.push(self.function(name, kernel && ends_in_kernel != Some(false))?);
-        }
-        Ok(frames)
-    }
-
-    /// The graph of a line from its function down, with all that it calls.
-    fn tree<'e>(
-        &mut self,
-        entry: &'e Entry,
-        reading: Reading,
-        share: u64,
-        own: &mut HashMap<&'e str, u64>,
-    ) -> Result<(), Full> {
-        let weights = weights(&entry.graph, entry.children.unwrap_or(entry.own), reading);
-        let below = children_sums(&entry.graph, &weights);
-        let labels = self.labels(entry)?;
-        let unaccounted = self.merger.frame(Frame::unaccounted())?;
-        let in_kernel = entry.kernel.unwrap_or(false);
-        let mut left = share;
-        for (index, weight) in weights.iter().enumerate() {
-            let rest = weight.saturating_sub(below[index]).min(left);
-            if rest == 0 || below[index] > 0 && rest as f64 <= ROUNDING * 2.0 {
-                continue;
-            }
-            left -= rest;
-            let mut names: Vec<&str> = Vec::new();
-            let mut next = Some(index);
-            while let Some(at) = next {
-                names.push(&entry.graph.nodes[at].name);
-                next = entry.graph.nodes[at].parent;
-            }
-            let mut kernel = in_kernel && names.last() == Some(&&*entry.symbol);
-            let mut frames = Vec::new();
-            for name in names.iter().rev() {
-                kernel |= names::is_kernel_entry(name);
-                frames.push(self.function(name, kernel)?);
-            }
-            let node = &entry.graph.nodes[index];
-            let is_own = match own.get_mut(&*node.name) {
-                Some(own) => {
-                    let part = rest.min(*own);
-                    *own -= part;
-                    part
-                }
-                None if below[index] > 0 || node.collapsed => 0,
-                None => rest,
-            };
-            for (weight, callee) in [(is_own, None), (rest - is_own, Some(unaccounted))] {
-                frames.extend(callee);
-                if weight > 0 {
-                    self.merger.add(Kind::Cpu, labels, &frames, 0, weight)?;
-                }
-            }
-        }
-        self.add(entry, &[], left)
-    }
-
-    /// A function of which it is unknown what it calls.
-    fn not_shown(&mut self, entry: &Entry, weight: u64) -> Result<(), Full> {
-        let labels = self.labels(entry)?;
-        let mut frames = Vec::new();
-        if let Some(own) = entry.frame() {
-            frames.push(self.merger.frame(own)?);
-        }
-        frames.push(self.merger.frame(Frame::unaccounted())?);
-        self.merger.add(Kind::Cpu, labels, &frames, 0, weight)
-    }
-
-    fn labels(&mut self, entry: &Entry) -> Result<LabelsId, Full> {
-        self.merger.labels(Labels { comm: entry.comm.as_deref().map(Into::into), ..Labels::default() })
-    }
-
-    fn function(&mut self, name: &str, kernel: bool) -> Result<LocationId, Full> {
-        let key = (name.to_owned(), kernel);
-        if let Some(id) = self.names.get(&key) {
-            return Ok(*id);
-        }
-        let frame = match self.functions.get(name) {
-            Some(known) => known.clone(),
-            None => names::frame(name, None, Some(kernel)),
-        };
-        let id = self.merger.frame(frame)?;
-        self.names.insert(key, id);
-        Ok(id)
-    }
-}
-
-/// The weight of each node of a graph, in parts of everything.
-fn weights(graph: &Graph, whole: f64, reading: Reading) -> Vec<u64> {
-    // Counts are of what the first branches have together.
-    let counted: u64 = graph
-        .nodes
-        .iter()
-        .filter(|node| node.parent.is_none())
-        .filter_map(|node| match node.value {
-            Some(Value::Count(count)) => Some(count),
-            _ => None,
-        })
-        .fold(0, u64::saturating_add);
-    let mut weights: Vec<f64> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let above = node.parent.map_or(whole * PERCENT, |parent| weights[parent]);
-        weights.push(match node.value {
-            None => above,
-            Some(Value::Percent(value)) if reading.relative => above * value / 100.0,
-            Some(Value::Percent(value)) => value * PERCENT,
-            Some(Value::Count(_)) if counted == 0 => above,
-            Some(Value::Count(count)) => whole * PERCENT * count as f64 / counted as f64,
-        });
-    }
-    weights.into_iter().map(|weight| weight.round() as u64).collect()
-}
-
-/// What the children of each node weigh together.
-fn children_sums(graph: &Graph, weights: &[u64]) -> Vec<u64> {
-    let mut sums = vec![0u64; weights.len()];
-    for (node, weight) in graph.nodes.iter().zip(weights) {
-        if let Some(parent) = node.parent {
-            sums[parent] = sums[parent].saturating_add(*weight);
-        }
-    }
-    sums
 }
