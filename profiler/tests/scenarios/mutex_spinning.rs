@@ -7,7 +7,7 @@ use std::time::Duration;
 use profiler::profile::Subject;
 
 use super::scenario::{Bench, Expected, Scenario};
-use super::work::{crowd, repeat};
+use super::work::{crowd, needs_cpus, repeat};
 use crate::common::Disk;
 
 const ID: &str = "mutex-spinning";
@@ -29,6 +29,7 @@ fn overwrite(bench: &mut Bench, file: impl Fn(usize) -> usize + Sync) -> Result<
 /// One rw_semaphore for all of them: that of the file's inode.
 pub fn one_file() -> Scenario {
     Scenario::reproducer(ID, "threads that overwrite the same 64 KiB of one cached file", |bench| {
+        needs_cpus(4)?;
         overwrite(bench, |_| 0)?;
         Ok(Expected::about(Subject::Process("overwriter".to_owned())))
     })

@@ -27,7 +27,7 @@ pub fn direct_reads() -> Scenario {
     Scenario::reproducer(ID, "read a file from begin to end in direct reads of 4 KiB", |bench| {
         let (disk, stat) = measure(bench, |file| read_through(file, How::Direct, TINY))?;
         let size = stat.read_bytes as f64 / stat.reads as f64;
-        Ok(Expected::disk(&disk).figure("request-size", size, "/sys/block/*/stat"))
+        Ok(Expected::disk(&disk).figure("request_size", size, "/sys/block/*/stat"))
     })
 }
 
@@ -39,7 +39,7 @@ pub fn direct_writes() -> Scenario {
             MIB << 20
         })?;
         let size = stat.written_bytes as f64 / stat.writes as f64;
-        Ok(Expected::disk(&disk).figure("request-size", size, "/sys/block/*/stat"))
+        Ok(Expected::disk(&disk).figure("request_size", size, "/sys/block/*/stat"))
     })
 }
 

@@ -219,6 +219,12 @@ pub fn sh(script: &str, time: Duration) -> Output {
     output
 }
 
+/// Whether there are this many CPUs: two threads that fight for a lock hardly ever queue. The error says that there are not.
+pub fn needs_cpus(needed: usize) -> Result<(), String> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpus >= needed { Ok(()) } else { Err(format!("{cpus} CPUs; {needed} have to fight for a lock")) }
+}
+
 /// Whether a program is there; the error says that it is not.
 pub fn needs(program: &str) -> Result<(), String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
