@@ -65,7 +65,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Session>, ImportError>
             in_sample = true;
         } else if in_sample && is_frame(line) {
             samples.frame(line).map_err(|full| reader.full(full))?;
-        } else if !(line.trim_ascii().is_empty() || in_sample && line[0].is_ascii_whitespace()) {
+        } else if line.trim_ascii().is_empty() {
+            in_sample = false;
+            samples.end().map_err(|full| reader.full(full))?;
+        } else if !(in_sample && line[0].is_ascii_whitespace()) {
             // What is indented may be a source line, branch, or argument of a sample.
             reader.warn(|| "neither the header of a sample nor a frame; the line is skipped".to_owned());
         }

@@ -156,7 +156,7 @@ impl Text {
             self.part().section = Some(section);
             return;
         }
-        if column == 0 && text.starts_with("profiler: ") {
+        if text.starts_with("profiler: ") {
             let heading = self.heading.take();
             if !self.part().is_empty() {
                 self.parts.push(Part::default());
