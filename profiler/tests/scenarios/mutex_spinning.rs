@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use profiler::profile::Subject;
 
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::{crowd, needs_cpus, repeat};
 use crate::common::Disk;
 
@@ -16,7 +16,7 @@ const TIME: Duration = Duration::from_secs(3);
 const PIECE: usize = 64 << 10;
 
 fn overwrite(bench: &mut Bench, file: impl Fn(usize) -> usize + Sync) -> Result<Disk, String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(256, EXT4, "noatime")?;
     let files: Vec<File> =
         (0..crowd()).map(|number| File::create(disk.file(&number.to_string())).unwrap()).collect();
     let piece = vec![1; PIECE];

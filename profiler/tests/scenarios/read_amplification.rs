@@ -2,7 +2,7 @@
 //! need not.
 
 use super::fio::fio;
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::{How, forget, needs, read_at_random, read_scattered, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
@@ -82,7 +82,7 @@ pub fn uncompressed_btrfs() -> Scenario {
 /// What most machines do.
 pub fn direct_ext4() -> Scenario {
     Scenario::look_alike(ID, "direct reads of 4 KiB at random places on ext4", |bench| {
-        let disk = bench.disk(512, "mkfs.ext4 -q -F", "noatime")?;
+        let disk = bench.disk(512, EXT4, "noatime")?;
         let file = disk.file("data");
         write_file(&file, 256, 1 << 20, false);
         measure(bench, &disk, &file, || read_at_random(&file, How::Direct, PIECE, 8000, 2));

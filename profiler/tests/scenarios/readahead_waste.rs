@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fio::{Job, fio};
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::{How, forget, needs, read_at_random, read_through, repeat, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
@@ -12,7 +12,7 @@ const ID: &str = "readahead-waste";
 const MIB: u64 = 384;
 
 fn cold_file(bench: &mut Bench, readahead_kib: u32) -> Result<(Disk, String), String> {
-    let disk = bench.disk(512, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(512, EXT4, "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     disk.set_readahead(readahead_kib * 2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use profiler::profile::Subject;
 
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::repeat;
 
 const ID: &str = "sleeping-lock-contention";
@@ -15,7 +15,7 @@ const TIME: Duration = Duration::from_secs(3);
 const THREADS: usize = 4;
 
 fn make_and_remove(bench: &mut Bench, folder: impl Fn(usize) -> usize + Sync) -> Result<(), String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime,dirsync")?;
+    let disk = bench.disk(256, EXT4, "noatime,dirsync")?;
     for number in 0..THREADS {
         std::fs::create_dir(disk.file(&number.to_string())).unwrap();
     }

@@ -1,6 +1,6 @@
 //! `small-io`: a file that is read or written in tiny pieces past the page cache, and what only looks like that.
 
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::{How, forget, read_at_random, read_through, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
@@ -12,7 +12,7 @@ const TINY: usize = 4096;
 
 /// Does something to a cold file, and returns what the kernel has counted of its disk meanwhile.
 fn measure(bench: &mut Bench, work: impl FnOnce(&str) -> u64) -> Result<(Disk, Stat), String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(256, EXT4, "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     forget(&file);
