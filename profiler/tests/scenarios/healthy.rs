@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::fio::fio;
 use super::scenario::{Expected, Scenario};
-use super::work::{How, needs, read_at_random, read_through, repeat, sh, write_file};
+use super::work::{How, forget, needs, read_at_random, read_through, repeat, sh, write_file};
 
 const TIME: Duration = Duration::from_secs(3);
 
@@ -44,12 +44,11 @@ pub fn compile() -> Scenario {
 
 /// Many small files.
 pub fn tar() -> Scenario {
-    Scenario::ordinary("pack a tree of small files over and over, cold at first", |bench| {
+    Scenario::ordinary("pack a tree of small files over and over", |bench| {
         let folder = folder();
         for number in 0..1000 {
             std::fs::write(folder.path().join(number.to_string()), vec![b'x'; 3000 + number]).unwrap();
         }
-        crate::common::Disk::drop_caches();
         let tree = folder.path().display().to_string();
         // Beside the tree; of a pipe it would know that nobody reads it.
         bench.measure(|| sh(&format!("while :; do tar -cf - -C {tree} . | cat > /dev/null; done"), TIME));
@@ -202,7 +201,7 @@ pub fn mapped_reads() -> Scenario {
         let folder = folder();
         let file = path(&folder, "data");
         write_file(&file, 256, 1 << 20, false);
-        crate::common::Disk::drop_caches();
+        forget(&file);
         let name = format!("--filename={file}");
         let options =
             ["--rw=read", "--ioengine=mmap", "--bs=64k", "--size=256M", "--time_based", "--runtime=3"];
@@ -241,7 +240,7 @@ pub fn sha256sum() -> Scenario {
         let folder = folder();
         let file = path(&folder, "data");
         write_file(&file, 256, 1 << 20, false);
-        crate::common::Disk::drop_caches();
+        forget(&file);
         bench.measure(|| sh(&format!("while :; do sha256sum {file}; done"), TIME));
         Expected::silence()
     })

@@ -47,6 +47,7 @@ macro_rules! in_guests {
             small_io: direct_reads, large_direct_reads;
             spinlock_contention: one_file_table, own_file_tables;
             sleeping_lock_contention: one_directory, own_directories;
+            mutex_spinning: one_file, own_files;
             healthy: idle, random_cached_reads, pipe_ping_pong;
         }
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use profiler::profile::Subject;
 
-use super::scenario::{Bench, Expected, Scenario};
-use super::work::{crowd, repeat};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
+use super::work::{crowd, needs_cpus, repeat};
 use crate::common::Disk;
 
 const ID: &str = "mutex-spinning";
@@ -16,7 +16,7 @@ const TIME: Duration = Duration::from_secs(3);
 const PIECE: usize = 64 << 10;
 
 fn overwrite(bench: &mut Bench, file: impl Fn(usize) -> usize + Sync) -> Result<Disk, String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(256, EXT4, "noatime")?;
     let files: Vec<File> =
         (0..crowd()).map(|number| File::create(disk.file(&number.to_string())).unwrap()).collect();
     let piece = vec![1; PIECE];
@@ -29,6 +29,7 @@ fn overwrite(bench: &mut Bench, file: impl Fn(usize) -> usize + Sync) -> Result<
 /// One rw_semaphore for all of them: that of the file's inode.
 pub fn one_file() -> Scenario {
     Scenario::reproducer(ID, "threads that overwrite the same 64 KiB of one cached file", |bench| {
+        needs_cpus(4)?;
         overwrite(bench, |_| 0)?;
         Ok(Expected::about(Subject::Process("overwriter".to_owned())))
     })

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use profiler::profile::Subject;
 
-use super::scenario::{Bench, Expected, Scenario};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
 use super::work::{needs, write_file};
 
 const ID: &str = "page-alloc-pressure";
@@ -65,7 +65,7 @@ impl Drop for Group {
 fn read_mapped(bench: &mut Bench, limit: Option<u64>) -> Result<Group, String> {
     needs("fio")?;
     let group = Group::new("profiler-scenario")?;
-    let disk = bench.disk(512, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(512, EXT4, "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     if let Some(limit) = limit {

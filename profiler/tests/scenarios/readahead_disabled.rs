@@ -1,7 +1,7 @@
 //! `readahead-disabled`: a file that is read with a window of nothing, and reads that have no use for a window.
 
-use super::scenario::{Bench, Expected, Scenario};
-use super::work::{How, read_at_random, read_through, write_file};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
+use super::work::{How, forget, read_at_random, read_through, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -13,11 +13,11 @@ const PIECE: usize = 128 << 10;
 
 /// A cold file on a disk with this readahead, in KiB.
 fn cold_file(bench: &mut Bench, readahead_kib: u32) -> Result<(Disk, String), String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(256, EXT4, "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
     disk.set_readahead(readahead_kib * 2);
-    Disk::drop_caches();
+    forget(&file);
     Ok((disk, file))
 }
 

@@ -6,6 +6,9 @@ use serde::Serialize;
 use super::verdict::judge;
 use crate::common::{Disk, Running, exclusive, is_root, skip::skip};
 
+/// Makes an ext4 that leaves nothing to be written later, when something else is measured.
+pub const EXT4: &str = "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0";
+
 /// Something that a machine does, and what the program has to say of it.
 pub struct Scenario {
     /// Id of the pathology that it has, or looks like; empty for ordinary work.

@@ -1,7 +1,7 @@
 //! `small-io`: a file that is read or written in tiny pieces past the page cache, and what only looks like that.
 
-use super::scenario::{Bench, Expected, Scenario};
-use super::work::{How, read_at_random, read_through, write_file};
+use super::scenario::{Bench, EXT4, Expected, Scenario};
+use super::work::{How, forget, read_at_random, read_through, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -12,10 +12,10 @@ const TINY: usize = 4096;
 
 /// Does something to a cold file, and returns what the kernel has counted of its disk meanwhile.
 fn measure(bench: &mut Bench, work: impl FnOnce(&str) -> u64) -> Result<(Disk, Stat), String> {
-    let disk = bench.disk(256, "mkfs.ext4 -q -F", "noatime")?;
+    let disk = bench.disk(256, EXT4, "noatime")?;
     let file = disk.file("data");
     write_file(&file, MIB, 1 << 20, false);
-    Disk::drop_caches();
+    forget(&file);
     let before = disk.stat();
     bench.measure(|| work(&file));
     let stat = disk.stat().since(before);
@@ -27,7 +27,7 @@ pub fn direct_reads() -> Scenario {
     Scenario::reproducer(ID, "read a file from begin to end in direct reads of 4 KiB", |bench| {
         let (disk, stat) = measure(bench, |file| read_through(file, How::Direct, TINY))?;
         let size = stat.read_bytes as f64 / stat.reads as f64;
-        Ok(Expected::disk(&disk).figure("request-size", size, "/sys/block/*/stat"))
+        Ok(Expected::disk(&disk).figure("request_size", size, "/sys/block/*/stat"))
     })
 }
 
@@ -39,7 +39,7 @@ pub fn direct_writes() -> Scenario {
             MIB << 20
         })?;
         let size = stat.written_bytes as f64 / stat.writes as f64;
-        Ok(Expected::disk(&disk).figure("request-size", size, "/sys/block/*/stat"))
+        Ok(Expected::disk(&disk).figure("request_size", size, "/sys/block/*/stat"))
     })
 }
 

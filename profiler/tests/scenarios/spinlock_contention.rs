@@ -5,7 +5,7 @@ use std::time::Duration;
 use profiler::profile::Subject;
 
 use super::scenario::{Expected, Scenario};
-use super::work::{crowd, repeat_after};
+use super::work::{crowd, needs_cpus, repeat_after};
 
 const ID: &str = "spinlock-contention";
 const TIME: Duration = Duration::from_secs(3);
@@ -22,6 +22,7 @@ fn open_and_close(first: impl Fn(usize) + Sync) {
 /// One lock for all of them: files_struct.file_lock.
 pub fn one_file_table() -> Scenario {
     Scenario::reproducer(ID, "threads of one process that open and close files", |bench| {
+        needs_cpus(4)?;
         bench.measure(|| open_and_close(|_| {}));
         Ok(Expected::about(Subject::Process("opener".to_owned())))
     })

@@ -85,6 +85,36 @@ pub fn write_file(path: &str, mib: u64, piece: usize, direct: bool) {
     file.sync_all().unwrap();
 }
 
+/// Drops what is cached of a file that has been written to disk, and leaves what others have cached alone.
+pub fn forget(path: &str) {
+    let file = open(path, How::Buffered);
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
+}
+
+/// Reads a piece of `piece` bytes at some place in each `slot` bytes of a file, one slot after the other in random order
+/// and each once; returns the bytes.
+pub fn read_scattered(path: &str, how: How, piece: usize, slot: usize) -> u64 {
+    let slots = std::fs::metadata(path).unwrap().len() / slot as u64;
+    let mut random = Random::new(1);
+    let mut order: Vec<u64> = (0..slots).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    std::thread::scope(|scope| {
+        let reader = named("random-reader").spawn_scoped(scope, || {
+            let file = open(path, how);
+            let mut buffer = Buffer::new(piece);
+            for number in order {
+                let at = number * slot as u64 + random.below((slot / piece) as u64) * piece as u64;
+                file.read_exact_at(buffer.get(), at).unwrap();
+            }
+        });
+        reader.unwrap().join().unwrap();
+    });
+    slots * piece as u64
+}
+
 /// Reads `count` pieces of `piece` bytes at random places of a file, from each of `threads` threads; returns the bytes.
 pub fn read_at_random(path: &str, how: How, piece: usize, count: u64, threads: u64) -> u64 {
     let size = std::fs::metadata(path).unwrap().len();
@@ -187,6 +217,12 @@ pub fn sh(script: &str, time: Duration) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
+}
+
+/// Whether there are this many CPUs: two threads that fight for a lock hardly ever queue. The error says that there are not.
+pub fn needs_cpus(needed: usize) -> Result<(), String> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cpus >= needed { Ok(()) } else { Err(format!("{cpus} CPUs; {needed} have to fight for a lock")) }
 }
 
 /// Whether a program is there; the error says that it is not.
