@@ -24,6 +24,9 @@ pub struct Args {
     /// Take the samples of this event, such as cycles; by default the first that measures CPU time.
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
+    /// Name the kernel's functions in perf.data files by this copy of the recorded machine's /proc/kallsyms.
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
     /// Save each profile as a session folder: DIR, or DIR-1, DIR-2, ... where there are several.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -42,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(output) = &args.output {
         store::check_destination(output)?;
     }
-    let options = Options { event: args.event.clone() };
+    let options = Options { event: args.event.clone(), kallsyms: args.kallsyms.clone() };
     let mut failed = false;
     let mut sessions: Vec<(String, Session)> = Vec::new();
     for file in &args.files {
@@ -95,7 +98,7 @@ fn numbered(output: &Path, number: usize) -> PathBuf {
 }
 
 /// Reads a file, and says what is odd about it.
-fn import(file: &Path, options: &Options) -> Result<Imported, import::ImportError> {
+pub(super) fn import(file: &Path, options: &Options) -> Result<Imported, import::ImportError> {
     let bar = Bar::default();
     let progress = |done, of| bar.update(done, of);
     let imported = if file == Path::new("-") {

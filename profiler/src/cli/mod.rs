@@ -4,6 +4,7 @@ mod attach;
 mod check;
 mod child;
 mod diagnose;
+mod diff;
 mod pathologies;
 mod present;
 mod report;
@@ -32,6 +33,8 @@ enum Command {
     Attach(Box<attach::Args>),
     /// Report and diagnose profiles of other tools: perf, flame graphs' folded stacks, call trees, pprof, ...
     Diagnose(diagnose::Args),
+    /// Compare two profiles: what takes more or less, and what else is different.
+    Diff(diff::Args),
     /// Print the report of a saved session once more, with other options.
     Report(report::Args),
     /// Say what can be measured on this machine, and how.
@@ -50,6 +53,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(args, cli.verbose),
         Command::Pathologies(args) => pathologies::run(&args),

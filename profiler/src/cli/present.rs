@@ -122,11 +122,11 @@ fn verdict(findings: &[Finding], fail_on: Option<FailOn>) -> u8 {
     if findings.iter().any(|finding| finding.severity >= least) { FOUND } else { 0 }
 }
 
-fn has_kernel_code(session: &Session) -> bool {
+pub(super) fn has_kernel_code(session: &Session) -> bool {
     session.profile.frames().iter().any(|frame| frame.origin == Origin::Kernel && !frame.is_left_out())
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::perf_data::PerfDataError;
 use crate::profile::pprof::PprofError;
 use crate::profile::store::StoreError;
 
@@ -88,6 +89,14 @@ pub enum ImportError {
     /// A session folder cannot be loaded.
     #[error(transparent)]
     Session(#[from] StoreError),
+    /// A perf.data file cannot be read.
+    #[error("`{name}`: {source}")]
+    PerfData {
+        /// The input.
+        name: String,
+        /// Why.
+        source: PerfDataError,
+    },
     /// A pprof file cannot be decoded.
     #[error("`{name}`: {source}")]
     Pprof {

@@ -13,11 +13,12 @@ mod warning;
 
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
 pub use error::{ImportError, Place};
+pub use perf_data::PerfDataError;
 pub use warning::{Warning, Warnings};
 
 use crate::profile::{Session, pprof, store};
@@ -37,6 +38,8 @@ pub struct Options {
     /// The event to take where a profile has several, as its tool calls it: `cycles`. By default the first
     /// one that measures CPU time, else the first one.
     pub event: Option<String>,
+    /// A copy of the recorded machine's /proc/kallsyms, for the names of its kernel's functions in perf.data.
+    pub kallsyms: Option<PathBuf>,
 }
 
 /// Is told how many bytes of the input have been read, and how many it has, where that is known.

@@ -15,9 +15,9 @@ use crate::profile::{Finding, Frame, GroupBy, Kind, Label, Origin, Session};
 
 /// Frames narrower than this are left out, in percent of the width: a tenth of a pixel on a wide screen.
 /// It bounds the size of the file, however many stacks there are.
-const MIN_WIDTH: f64 = 0.01;
+pub(super) const MIN_WIDTH: f64 = 0.01;
 /// Levels drawn at most. No collector walks deeper; a file of another tool might be made to.
-const LEVELS: usize = 512;
+pub(super) const LEVELS: usize = 512;
 /// Functions that findings point at, and no others, are yellow.
 const MARKED: Color = Color { r: 255, g: 235, b: 0 };
 /// inferno adds weights up in 64 bits and draws with 53: larger sums are scaled down.

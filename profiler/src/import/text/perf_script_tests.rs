@@ -103,7 +103,7 @@ fn the_first_event_of_cpu_time_is_taken() {
     );
 
     let take = |event: &str| {
-        let options = Options { event: Some(event.to_owned()) };
+        let options = Options { event: Some(event.to_owned()), ..Options::default() };
         crate::import::read(&mut text.as_bytes(), "text", &options, &|_, _| {})
     };
     assert_eq!(stacks_of(&take("page-faults").unwrap().sessions[0]), ["dd;a_[k] 1"]);

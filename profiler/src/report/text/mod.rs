@@ -8,7 +8,7 @@ mod histogram;
 mod paste;
 mod probes;
 mod style;
-mod table;
+pub(super) mod table;
 mod tree;
 
 use std::io::{self, Write};
@@ -96,6 +96,10 @@ fn section(title: &str, style: &Style, out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn kind_summary(session: &Session, kind: Kind, total: u64) -> String {
     if session.weights == Weights::Shares {
         return format!("shares only, {} stand for everything", units::grouped(total));
+    }
+    if session.weights == Weights::Periods {
+        let samples = session.profile.of_kind(kind).fold(0u64, |sum, stack| sum.saturating_add(stack.count));
+        return format!("{} samples, weighted by period", units::grouped(samples));
     }
     let page_size = session.host.page_size;
     let unit = kind.unit();
