@@ -69,8 +69,9 @@ impl Disk {
     ///
     /// What this machine lacks.
     pub fn unpack(image: &[u8]) -> Result<Self, String> {
-        let mut image = ruzstd::decoding::StreamingDecoder::new(image).map_err(|error| error.to_string())?;
-        let size = image.decoder.content_size();
+        let size = zstd::zstd_safe::get_frame_content_size(image).ok().flatten();
+        let size = size.ok_or("the image does not say how large it is")?;
+        let mut image = zstd::Decoder::new(image).map_err(|error| error.to_string())?;
         let disk = Self::empty(size >> 20)?;
         let file = std::fs::OpenOptions::new().write(true).open(&disk.path);
         let mut file = std::io::BufWriter::with_capacity(1 << 20, file.map_err(|error| error.to_string())?);

@@ -47,6 +47,15 @@ impl Group {
         text.trim().parse().unwrap()
     }
 
+    /// Pages that were taken from the group: by reclaim, while it has tasks.
+    fn freed(&self) -> f64 {
+        let text = std::fs::read_to_string(self.path.join("memory.stat")).unwrap();
+        let value =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        // Version 2 counts what reclaim took, version 1 all that left.
+        value("pgsteal_direct ").or_else(|| value("pgpgout ")).expect("the group counts its pages")
+    }
+
     /// Runs a command in the group.
     fn run(&self, script: &str) {
         let script = format!("echo $$ > {}/cgroup.procs; exec {script}", self.path.display());
@@ -87,7 +96,9 @@ pub fn small_limit() -> Scenario {
         |bench| {
             let group = read_mapped(bench, Some(LIMIT_MIB << 20))?;
             let name = format!("/{}", group.path.file_name().unwrap().to_string_lossy());
-            Ok(Expected::about(Subject::Cgroup(name)).figure("limit", group.limit(), "the control group"))
+            Ok(Expected::about(Subject::Cgroup(name))
+                .figure("limit", group.limit(), "the control group")
+                .figure("pages_freed", group.freed(), "memory.stat of the group"))
         },
     )
 }
