@@ -35,7 +35,7 @@ pub struct Args {
     /// CPU samples a second, on each CPU.
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc.
+    /// The probes to attach: cpu, lock, read, readahead, bio, block, page-alloc, reclaim.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = probe_name)]
     probes: Vec<String>,
     /// Folder to save the session in; by default profiler-DATE-TIME here.
@@ -76,7 +76,8 @@ pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    let (mut session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    session.findings = crate::diagnose::diagnose(&session);
 
     let printed = present(&session, &args.view.view(), &args.present);
     let saved = save(&session, &output);

@@ -9,10 +9,13 @@ mod cacheline_contention;
 mod devices;
 mod document;
 mod facts;
+mod lock_table;
 mod number;
+mod page_alloc_pressure;
 mod read_amplification;
 mod readahead_disabled;
 mod readahead_waste;
+mod small_io;
 mod symbols;
 mod unseen;
 
@@ -22,6 +25,7 @@ use crate::profile::{Finding, Session, Subject};
 
 pub use document::{EXPLAINED, NEVER_SUSPECTED, document};
 pub use facts::{Facts, FrameSet, StackView};
+pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
 pub use unseen::{Unseen, unseen};
 
@@ -30,6 +34,8 @@ pub const ALL: &[&dyn Pathology] = &[
     &read_amplification::ReadAmplification,
     &readahead_disabled::ReadaheadDisabled,
     &readahead_waste::ReadaheadWaste,
+    &page_alloc_pressure::PageAllocPressure,
+    &small_io::SmallIo,
     &cacheline_contention::CachelineContention,
 ];
 

@@ -170,6 +170,21 @@ pub struct Host {
     pub devices: Vec<BlockDevice>,
     /// Mounted file systems that have a device.
     pub mounts: Vec<Mount>,
+    /// Memory limits of the control groups that reclaimed memory.
+    pub memory_limits: Vec<MemoryLimit>,
+}
+
+/// The memory limit that stops the tasks of a control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Path of the tasks' control group, as in the labels of stacks. Untrusted.
+    pub cgroup: String,
+    /// The group that has the limit: itself, or one above it.
+    pub limited: String,
+    /// The file that sets it.
+    pub file: String,
+    /// The limit in bytes.
+    pub bytes: u64,
 }
 
 /// A block device and its queue settings.
@@ -190,6 +205,10 @@ pub struct BlockDevice {
     pub max_sectors_kb: Option<u64>,
     /// `nr_requests` of the queue.
     pub nr_requests: Option<u64>,
+    /// `nomerges` of the queue: 0 merges requests, 1 only where that is simple, 2 never.
+    pub nomerges: Option<u64>,
+    /// `optimal_io_size` of the queue, in bytes; `None` where the device does not tell.
+    pub optimal_io_size: Option<u64>,
     /// Whether it spins.
     pub rotational: Option<bool>,
     /// Disk that a partition belongs to.
@@ -293,9 +312,12 @@ pub struct Loss {
 pub struct LockStat {
     /// Address of the lock.
     pub address: u64,
-    /// Its symbol, where it is a static one.
+    /// Its name: the symbol of a static one, or the structure and member that it is: `inode.i_rwsem`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
+    /// How the name was found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub named_by: Option<NamedBy>,
     /// Kind of lock and of waiting.
     pub kind: LockKind,
     /// Waits.
@@ -307,6 +329,18 @@ pub struct LockStat {
     /// Waits by log2 of their ns, as the buckets of a [`Histogram`].
     #[serde(default)]
     pub buckets: Vec<u64>,
+}
+
+/// How the name of a lock was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NamedBy {
+    /// It is a variable of the kernel's.
+    Symbol,
+    /// It lies in a slab object, and is a member of the structure that this is.
+    SlabMember,
+    /// By the functions that wait for it, of which it is known what they lock.
+    Caller,
 }
 
 /// Readahead of one file.
@@ -378,6 +412,16 @@ pub struct BlockStat {
     pub completed: u64,
     /// Bytes of these.
     pub completed_bytes: u64,
+    /// Requests that began at the very sector where one of the 8 before them had ended: larger ones could have
+    /// been made of them.
+    #[serde(default)]
+    pub contiguous: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub contiguous_bytes: u64,
+    /// Requests that were to be on stable storage when they completed (REQ_FUA).
+    #[serde(default)]
+    pub fua: u64,
 }
 
 impl Session {

@@ -227,6 +227,7 @@ fn full_session() -> Session {
     session.locks.push(LockStat {
         address: u64::MAX,
         name: Some("lock".into()),
+        named_by: Some(super::super::NamedBy::Caller),
         kind: LockKind::Spin,
         waits: 1,
         total_ns: 2,
@@ -253,6 +254,7 @@ fn full_session() -> Session {
         request_bytes: 1,
         completed: 1,
         completed_bytes: 1,
+        ..BlockStat::default()
     });
     session
 }
