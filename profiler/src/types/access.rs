@@ -117,10 +117,10 @@ struct Search<'s, S: ?Sized> {
 impl<S: TypeSource + ?Sized> Search<'_, S> {
     /// Adds what is accessed of a value of type `id` that begins at the bit `base`.
     fn walk(&mut self, id: TypeId, base: u64, bits: Option<u64>, path: &Path, depth: usize) {
+        self.budget = self.budget.saturating_sub(1);
         if self.budget == 0 || depth > MAX_DEPTH {
             return;
         }
-        self.budget -= 1;
         let ty = layout::strip(self.source, id).and_then(|id| self.source.get(id));
         match ty {
             Some(Type::Record(record)) if bits.is_none() && !record.fields.is_empty() => {
@@ -135,8 +135,9 @@ impl<S: TypeSource + ?Sized> Search<'_, S> {
 
     fn walk_record(&mut self, record: &Record, base: u64, path: &Path, depth: usize) {
         for (index, Field { name, ty, offset_bits, bits }) in record.fields.iter().enumerate() {
+            self.budget = self.budget.saturating_sub(1);
             let begin = base.saturating_add(*offset_bits);
-            if begin >= self.end {
+            if self.budget == 0 || begin >= self.end {
                 continue;
             }
             let size = bits.or_else(|| self.source.size(*ty)?.checked_mul(8)).unwrap_or(0);
@@ -170,6 +171,7 @@ impl<S: TypeSource + ?Sized> Search<'_, S> {
             past = past.min(*count);
         }
         for index in first..past {
+            self.budget = self.budget.saturating_sub(1);
             if self.budget == 0 {
                 return;
             }

@@ -1,5 +1,6 @@
 //! Where the members of a structure lie.
 
+use super::align::{Alignment, alignment};
 use super::{Field, MAX_DEPTH, MAX_MEMBERS, Record, RecordKind, Type, TypeId, TypeSource};
 
 /// A structure or union with the place of every member.
@@ -18,24 +19,6 @@ pub struct Layout {
     /// The members in the order of their declaration; those of nameless structures and unions are in
     /// [`Member::inner`] of these.
     pub members: Vec<Member>,
-}
-
-/// To how many bytes objects of a type are aligned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alignment {
-    /// By what the members need, and no more than that is known. An attribute may ask for more.
-    Natural(u64),
-    /// By an attribute: stated (DWARF 5), or the only explanation for a hole or padding that members do not need.
-    Attribute(u64),
-}
-
-impl Alignment {
-    /// Bytes.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::Natural(bytes) | Self::Attribute(bytes) => bytes,
-        }
-    }
 }
 
 /// A member of a structure, at its place in the outermost one.
@@ -103,8 +86,8 @@ pub(super) fn layout<S: TypeSource + ?Sized>(source: &S, id: TypeId) -> Option<L
     let stripped = strip(source, id)?;
     let Type::Record(record) = source.get(stripped)? else { return None };
     let mut budget = MAX_MEMBERS;
-    let members = members(source, &record, 0, "", 0, &mut budget);
-    let align = alignment(source, &record, 0);
+    let members = members_within(source, &record, 0, "", 0, &mut budget);
+    let align = alignment(source, &record);
     let name = record.name.clone().or_else(|| match source.get(id) {
         Some(Type::Alias { name, .. }) => Some(name),
         _ => None,
@@ -120,7 +103,7 @@ pub(super) fn layout<S: TypeSource + ?Sized>(source: &S, id: TypeId) -> Option<L
 }
 
 /// The members of a structure that lies at the bit `base` and is reached by `prefix`, through nameless ones.
-pub(super) fn members<S: TypeSource + ?Sized>(
+pub(super) fn members_within<S: TypeSource + ?Sized>(
     source: &S,
     record: &Record,
     base: u64,
@@ -129,7 +112,7 @@ pub(super) fn members<S: TypeSource + ?Sized>(
     budget: &mut usize,
 ) -> Vec<Member> {
     let mut members = Vec::new();
-    for Field { name, ty, offset_bits, bits } in &record.fields {
+    for Field { name, ty, offset_bits, bits } in record.fields.iter() {
         if *budget == 0 || depth > MAX_DEPTH {
             break;
         }
@@ -150,14 +133,12 @@ pub(super) fn members<S: TypeSource + ?Sized>(
             type_name: source.type_name(*ty),
             nameless: inside.as_ref().map(|inside| inside.kind),
             inner: inside.map_or(Vec::new(), |inside| {
-                members_of(source, &inside, offset_bits, prefix, depth + 1, budget)
+                members_within(source, &inside, offset_bits, prefix, depth + 1, budget)
             }),
         });
     }
     members
 }
-
-use members as members_of;
 
 pub(super) fn strip<S: TypeSource + ?Sized>(source: &S, mut id: TypeId) -> Option<TypeId> {
     for _ in 0..MAX_DEPTH {
@@ -191,10 +172,4 @@ pub(super) fn size<S: TypeSource + ?Sized>(source: &S, id: TypeId) -> Option<u64
         }
     }
     None
-}
-
-/// How objects of a structure are aligned.
-pub(super) fn alignment<S: TypeSource + ?Sized>(source: &S, record: &Record, depth: usize) -> Alignment {
-    let _ = (source, record, depth);
-    Alignment::Natural(1)
 }

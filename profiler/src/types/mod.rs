@@ -7,11 +7,15 @@
 //! All of it may come from a hostile file: every walk is bounded, by [`MAX_DEPTH`] and [`MAX_MEMBERS`].
 
 pub mod access;
+mod align;
+pub mod btf;
+mod file;
 pub mod layout;
 pub mod model;
 mod naming;
 
 pub use access::{Access, Place};
+pub use align::Alignment;
 pub use layout::{Layout, Member};
 pub use model::{Field, Parameter, Prototype, Qualifier, Record, RecordKind, Type, TypeId, Variable};
 
@@ -93,14 +97,6 @@ pub fn variant_of(symbol: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variants() {
-        assert_eq!(variant_of("xfs_dabuf_map.constprop.0"), Some("xfs_dabuf_map"));
-        assert_eq!(variant_of("f.isra.0.cold"), Some("f"));
-        assert_eq!(variant_of("vfs_read"), None);
-        assert_eq!(variant_of(".text"), None);
-    }
-}
+pub(crate) mod encoder;
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Types of a compiled program, as BTF and DWARF both describe them: one level of the graph at a time.
 
+use std::sync::Arc;
+
 /// A type of a [`TypeSource`](super::TypeSource), which alone knows what the number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u64);
@@ -85,8 +87,8 @@ pub struct Record {
     pub size: u64,
     /// Bytes to which an attribute aligns it; BTF does not record it, and DWARF only from version 5 on.
     pub align: Option<u64>,
-    /// Its members as they were declared.
-    pub fields: Vec<Field>,
+    /// Its members as they were declared. Shared, since sources remember structures that were asked for.
+    pub fields: Arc<[Field]>,
 }
 
 /// Structure or union.
