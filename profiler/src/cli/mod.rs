@@ -3,6 +3,7 @@
 mod attach;
 mod check;
 mod child;
+mod layout;
 mod pathologies;
 mod present;
 mod status;
@@ -30,6 +31,8 @@ enum Command {
     Attach(Box<attach::Args>),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
+    /// Show how a structure lies in cache lines, and what is written often beside what is only read.
+    Layout(layout::Args),
     /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
     Pathologies(pathologies::Args),
 }
@@ -44,6 +47,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
+        Command::Layout(args) => layout::run(&args),
         Command::Pathologies(args) => pathologies::run(&args),
     }
 }
