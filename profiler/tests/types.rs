@@ -115,3 +115,10 @@ fn the_kernels_structures_are_as_pahole_says() {
     let (structures, members) = compare(&types, &theirs);
     assert!(structures >= 200 && members >= 2000, "{structures} structures, {members} members");
 }
+
+#[test]
+fn debug_dwarf() {
+    let types = DwarfTypes::open(Path::new("/tmp/lay")).unwrap();
+    eprintln!("{:?}", types.names().len());
+    eprintln!("{:?}", types.prototype("reader"));
+}
