@@ -359,7 +359,7 @@ mod tests {
         let layout = types.structure("mount").unwrap();
         let text = |start| {
             let near = around(&types, &layout, 72, 4, start, 64);
-            let separation = separate(&types, &layout, &near, &near.written(), Language::Kernel);
+            let separation = separate(&types, &layout, &near, Language::Kernel);
             printed(|out| neighbourhood(&layout, &near, separation.as_ref(), &Style::default(), out))
         };
         insta::assert_snapshot!(text(Start::AtLine));

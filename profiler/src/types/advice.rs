@@ -31,8 +31,7 @@ pub struct Separation {
 /// Members that are moved at most: with more that is written, it is the member that is read that has to go.
 const MOVED: usize = 4;
 
-/// A way to separate what is read from what others write in its line: `written`, such as
-/// [`Neighbourhood::written`], or what was measured. `None` where nothing is written.
+/// A way to separate what is read from what others write in its line, by [`Neighbourhood::written`]. `None` where nothing is.
 ///
 /// # Examples
 ///
@@ -42,6 +41,16 @@ const MOVED: usize = 4;
 ///         atomic64_t m_active_trans;       /* 80: written: atomic counter */
 /// ```
 pub fn separate<S: TypeSource + ?Sized>(
+    source: &S,
+    layout: &Layout,
+    near: &Neighbourhood,
+    language: Language,
+) -> Option<Separation> {
+    separate_from(source, layout, near, &near.written(), language)
+}
+
+/// [`separate`] from members that are known to be `written`, from measurements.
+pub fn separate_from<S: TypeSource + ?Sized>(
     source: &S,
     layout: &Layout,
     near: &Neighbourhood,
@@ -195,12 +204,10 @@ mod tests {
                 separation.before, separation.after, separation.growth, separation.quiet
             )
         };
-        insta::assert_snapshot!(text(
-            separate(&types, &layout, &near, &near.written(), Language::Kernel).unwrap()
-        ));
+        insta::assert_snapshot!(text(separate(&types, &layout, &near, Language::Kernel).unwrap()));
         // Nothing in this line is written.
         let near = around(&types, &layout, 200, 8, Start::AtLine, 64);
-        assert_eq!(separate(&types, &layout, &near, &near.written(), Language::Kernel), None);
+        assert_eq!(separate(&types, &layout, &near, Language::Kernel), None);
     }
 
     #[test]
@@ -214,7 +221,7 @@ mod tests {
         let types = btf.types();
         let layout = types.structure("outer").unwrap();
         let near = around(&types, &layout, 8, 4, Start::AtLine, 64);
-        let separation = separate(&types, &layout, &near, &near.written(), Language::C).unwrap();
+        let separation = separate(&types, &layout, &near, Language::C).unwrap();
         assert_eq!(separation.structure, "inner");
         assert!(
             separation.after.contains("atomic_t busy __attribute__((aligned(64)));"),

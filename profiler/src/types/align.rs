@@ -46,18 +46,15 @@ impl<S: TypeSource + ?Sized> Aligner<'_, S> {
             return *known;
         }
         self.known.insert(id, 1);
-        let bytes = match self.source.get(id) {
-            Some(Type::Base { size, .. } | Type::Enumeration { size, .. } | Type::Pointer { size, .. }) => {
-                if size.is_power_of_two() {
-                    size.min(MAX_NATURAL)
-                } else {
-                    1
-                }
-            }
-            Some(Type::Array { of, .. }) => self.of(of, depth + 1),
-            Some(Type::Record(record)) => self.record(&record, depth + 1).bytes(),
-            _ => 1,
-        };
+        let bytes =
+            match self.source.get(id) {
+                Some(
+                    Type::Base { size, .. } | Type::Enumeration { size, .. } | Type::Pointer { size, .. },
+                ) if size.is_power_of_two() => size.min(MAX_NATURAL),
+                Some(Type::Array { of, .. }) => self.of(of, depth + 1),
+                Some(Type::Record(record)) => self.record(&record, depth + 1).bytes(),
+                _ => 1,
+            };
         self.known.insert(id, bytes);
         bytes
     }

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
+use super::remembered::Remembered;
 use super::{
     Field, MAX_DEPTH, Parameter, Prototype, Qualifier, Record, RecordKind, Type, TypeId, TypeSource,
-    Variable, file, variant_of,
+    TypesError, Variable, file, variant_of,
 };
 use crate::kernel::btf::{
-    Btf, BtfError, KIND_ARRAY, KIND_CONST, KIND_DATASEC, KIND_ENUM, KIND_ENUM64, KIND_FUNC, KIND_FUNC_PROTO,
+    Btf, KIND_ARRAY, KIND_CONST, KIND_DATASEC, KIND_ENUM, KIND_ENUM64, KIND_FUNC, KIND_FUNC_PROTO,
     KIND_RESTRICT, KIND_STRUCT, KIND_TYPE_TAG, KIND_TYPEDEF, KIND_UNION, KIND_VAR, KIND_VOLATILE,
 };
 
@@ -24,37 +23,8 @@ const KIND_FLOAT: u32 = 16;
 const KERNEL: &str = "/sys/kernel/btf";
 /// BTF does not say how long pointers are: as long as this machine's.
 const POINTER: u64 = size_of::<usize>() as u64;
-/// Members of structures that are remembered, altogether.
-const REMEMBERED: usize = 1 << 20;
 /// The section of per-CPU variables.
 const PER_CPU: &str = ".data..percpu";
-
-/// Why types could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TypesError {
-    /// The file cannot be read, or not understood.
-    #[error("cannot read types from {path}: {why}")]
-    File {
-        /// Path of the file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// The running kernel has none, or damaged ones.
-    #[error(transparent)]
-    Btf(#[from] BtfError),
-    /// No such module.
-    #[error(
-        "the running kernel shows no types of a module {0}: see {KERNEL}; modules that are built in belong to vmlinux"
-    )]
-    Module(String),
-}
-
-impl TypesError {
-    pub(super) fn file(path: &Path, why: impl std::fmt::Display) -> Self {
-        Self::File { path: path.display().to_string(), why: why.to_string() }
-    }
-}
 
 /// Types from BTF: those of a kernel, with those of its modules on top.
 ///
@@ -63,28 +33,6 @@ pub struct BtfTypes {
     base: Arc<Btf>,
     modules: RefCell<Modules>,
     records: RefCell<Remembered>,
-}
-
-/// Structures that were asked for.
-#[derive(Default)]
-pub(super) struct Remembered {
-    records: FxHashMap<TypeId, Record>,
-    fields: usize,
-}
-
-impl Remembered {
-    pub(super) fn get(&self, id: TypeId) -> Option<Record> {
-        self.records.get(&id).cloned()
-    }
-
-    pub(super) fn insert(&mut self, id: TypeId, record: &Record) {
-        self.fields += record.fields.len() + 1;
-        if self.fields > REMEMBERED {
-            self.records.clear();
-            self.fields = record.fields.len() + 1;
-        }
-        self.records.insert(id, record.clone());
-    }
 }
 
 #[derive(Default)]
@@ -167,7 +115,7 @@ impl BtfTypes {
     /// ```no_run
     /// # use profiler::types::btf::BtfTypes;
     /// let prototype = BtfTypes::running()?.prototype_in(Some("xfs"), "xfs_agino_range");
-    /// # Ok::<(), profiler::types::btf::TypesError>(())
+    /// # Ok::<(), profiler::types::TypesError>(())
     /// ```
     pub fn prototype_in(&self, module: Option<&str>, symbol: &str) -> Option<Prototype> {
         self.in_module(module, symbol, &[KIND_FUNC])

@@ -7,7 +7,7 @@ use std::path::Path;
 use object::read::{ReadCache, ReadRef};
 use object::{Object as _, ObjectKind, ObjectSection as _};
 
-use super::btf::TypesError;
+use super::TypesError;
 
 /// Bytes of a section, uncompressed, that are read at most: a browser's debug information has about 2 GiB. What is said
 /// to be larger is not believed.

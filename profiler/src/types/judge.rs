@@ -54,7 +54,16 @@ impl std::fmt::Display for Judgement {
 
 /// Types that each use writes, by typedef or tag.
 const EACH_USE: &[(&str, &[&str])] = &[
-    ("atomic counter", &["atomic_t", "atomic64_t", "atomic_long_t", "local_t", "local64_t", "atomic_flag"]),
+    ("atomic counter", &["atomic_t", "atomic64_t", "atomic_long_t", "local_t", "local64_t"]),
+    // Of C's <stdatomic.h>; debug information before DWARF 5 has no other trace of them.
+    (
+        "atomic counter",
+        &["atomic_int", "atomic_uint", "atomic_long", "atomic_ulong", "atomic_llong", "atomic_ullong"],
+    ),
+    (
+        "atomic counter",
+        &["atomic_size_t", "atomic_uintptr_t", "atomic_intptr_t", "atomic_bool", "atomic_flag"],
+    ),
     ("reference count", &["refcount_t", "refcount_struct", "kref", "rcuref_t", "folio_ref", "file_ref_t"]),
     ("count and lock", &["percpu_counter", "lockref"]),
     (

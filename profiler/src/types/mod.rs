@@ -11,15 +11,18 @@ pub mod advice;
 mod align;
 pub mod btf;
 pub mod dwarf;
+mod error;
 mod file;
 pub mod judge;
 pub mod layout;
 pub mod line;
 pub mod model;
 mod naming;
+mod remembered;
 
 pub use access::{Access, Place};
 pub use align::Alignment;
+pub use error::TypesError;
 pub use layout::{Layout, Member};
 pub use model::{Field, Parameter, Prototype, Qualifier, Record, RecordKind, Type, TypeId, Variable};
 

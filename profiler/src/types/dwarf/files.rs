@@ -13,7 +13,7 @@ use object::{Object as _, ObjectKind, ObjectSymbol as _, SymbolKind};
 use rustc_hash::FxHashMap;
 
 use super::Slice;
-use crate::types::btf::TypesError;
+use crate::types::TypesError;
 use crate::types::file::{open, section};
 
 /// Where distributions put debug information.

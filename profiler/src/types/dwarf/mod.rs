@@ -19,8 +19,8 @@ use rustc_hash::FxHashMap;
 
 use self::files::Sections;
 use self::index::Index;
-use super::btf::{Remembered, TypesError};
-use super::{Prototype, Type, TypeId, TypeSource, Variable, variant_of};
+use super::remembered::Remembered;
+use super::{Prototype, Type, TypeId, TypeSource, TypesError, Variable, variant_of};
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 type Unit = gimli::Unit<Slice>;
