@@ -9,6 +9,7 @@ use std::process::Command;
 
 use profiler::types::btf::BtfTypes;
 use profiler::types::dwarf::DwarfTypes;
+use profiler::types::line::parts;
 use profiler::types::{Access, Alignment, TypeSource};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -17,18 +18,28 @@ use tempfile::TempDir;
 
 const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
-/// What pahole prints for all structures of a file, by name. Only of those that it knows one of.
-fn pahole(arguments: &[&str]) -> Result<HashMap<String, String>, String> {
+/// A structure as pahole prints it.
+struct Printed {
+    /// The lines between the braces.
+    body: String,
+    /// Bytes to which an attribute aligns it, where it found out.
+    align: Option<u64>,
+}
+
+/// What pahole prints for all structures of a file, by name.
+fn pahole(arguments: &[&str]) -> Result<HashMap<String, Printed>, String> {
     let output = Command::new("pahole").args(arguments).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut structures: HashMap<String, String> = HashMap::new();
+    let mut structures = HashMap::new();
     let mut current: Option<(String, String)> = None;
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {")) {
             current = Some((name.to_owned(), String::new()));
         } else if line.starts_with('}') {
             if let Some((name, body)) = current.take() {
-                structures.insert(name, body);
+                let align =
+                    line.split("__aligned__(").nth(1).and_then(|rest| rest.split(')').next()?.parse().ok());
+                structures.insert(name, Printed { body, align });
             }
         } else if let Some((_, body)) = &mut current {
             body.push_str(line);
@@ -72,10 +83,10 @@ fn name(declaration: &str) -> Option<String> {
 }
 
 /// Compares every member of as many structures as there are. Returns how many structures and members were compared.
-fn compare(types: &dyn TypeSource, theirs: &HashMap<String, String>) -> (usize, usize) {
+fn compare(types: &dyn TypeSource, theirs: &HashMap<String, Printed>) -> (usize, usize) {
     let (mut structures, mut compared) = (0, 0);
     let mut wrong = Vec::new();
-    for (name, body) in theirs {
+    for (name, Printed { body, .. }) in theirs {
         let found = types.named(name);
         // Which of several they mean cannot be told. Of structures that are declared in place and have a name
         // (`struct { int x; } name;`), the members are no members of this one.
@@ -116,7 +127,50 @@ fn the_kernels_structures_are_as_pahole_says() {
     };
     let types = BtfTypes::running().unwrap();
     let (structures, members) = compare(&types, &theirs);
+    eprintln!("{members} members of {structures} structures are the same");
     assert!(structures >= 200 && members >= 2000, "{structures} structures, {members} members");
+
+    // BTF has no alignments: they are guessed from holes, by them and by us.
+    let aligned =
+        theirs.iter().filter_map(|(name, printed)| Some((name, printed.align.filter(|align| *align >= 64)?)));
+    let (same, other): (Vec<_>, Vec<_>) = aligned
+        .filter(|(name, _)| types.named(name).len() == 1)
+        .map(|(name, align)| (name, align, types.structure(name).unwrap().align))
+        .partition(|(_, theirs, ours)| *ours == Alignment::Attribute(*theirs));
+    eprintln!("{} alignments are the same, others: {other:?}", same.len());
+    assert!(same.len() > 9 * other.len(), "{} are the same, others: {other:?}", same.len());
+}
+
+/// From each member to its offset, and back.
+#[test]
+fn offsets_lead_back_to_the_kernels_members() {
+    const NAME: &str = "offsets_lead_back_to_the_kernels_members";
+    if !Path::new(VMLINUX).exists() {
+        return skip(NAME, "the kernel has no BTF");
+    }
+    let types = BtfTypes::running().unwrap();
+    let mut names = types.names();
+    names.sort_unstable();
+    names.dedup();
+    let mut checked = 0;
+    for name in names.iter().step_by(7) {
+        for id in types.named(name) {
+            let layout = types.layout(id).unwrap();
+            for part in parts(&types, &layout) {
+                let bytes = part.bytes();
+                assert!(bytes.end <= layout.size, "{name}.{}", part.path);
+                if bytes.is_empty() {
+                    continue;
+                }
+                let access = types.members_at(id, bytes.start, 1);
+                let found = access.places().iter().any(|place| place.path.starts_with(&part.path));
+                // Structures that begin with a hole or hold nothing have no innermost member there.
+                assert!(found || access == Access::Padding, "{name}.{}: {access:?}", part.path);
+                checked += usize::from(found);
+            }
+        }
+    }
+    assert!(checked > 5000, "{checked}");
 }
 
 /// Compiles `workloads/layout.c`.
@@ -215,6 +269,28 @@ fn btf_in_a_program_is_as_its_dwarf() {
         return skip(NAME, "no pahole that encodes BTF");
     }
     check(&BtfTypes::from_file(&program).unwrap(), &program, &["btf"]);
+}
+
+/// Types of modules continue those of the kernel.
+#[test]
+fn btf_on_top_of_the_kernels() {
+    const NAME: &str = "btf_on_top_of_the_kernels";
+    if !Path::new(VMLINUX).exists() {
+        return skip(NAME, "the kernel has no BTF");
+    }
+    let (_folder, program) = compile(&["-g", "-gdwarf-4"]);
+    let (_folder_of_object, object) = compile(&["-g", "-gdwarf-4", "-c"]);
+    let encoded = Command::new("pahole").arg("-J").arg(format!("--btf_base={VMLINUX}")).arg(&object).output();
+    if !encoded.is_ok_and(|output| output.status.success()) {
+        return skip(NAME, "no pahole that encodes BTF");
+    }
+    let types = BtfTypes::from_file(&object).unwrap();
+    check(&types, &program, &["split btf"]);
+    let prototype = types.prototype_in(Some("layout"), "reader").unwrap();
+    assert_eq!(types.type_name(prototype.parameters[0].ty), "const struct busy *");
+    // And the kernel's own are there, too.
+    assert_eq!(types.structure("list_head").unwrap().size, 16);
+    assert!(types.prototype_in(Some("layout"), "vfs_read").is_some());
 }
 
 #[test]

@@ -172,7 +172,9 @@ pub fn judge<S: TypeSource + ?Sized>(source: &S, ty: TypeId, name: &str) -> Judg
             Some(Type::Record(record)) => {
                 return record.name.as_deref().and_then(by_type).unwrap_or(Judgement::Unknown);
             }
-            Some(Type::Base { name: base, .. }) => return by_name(name, &base),
+            Some(Type::Base { name: base, .. }) => {
+                return by_type(&base).unwrap_or_else(|| by_name(name, &base));
+            }
             Some(Type::Enumeration { .. }) => return by_name(name, "int"),
             Some(Type::Pointer { to, .. }) => return pointer(source, to, name),
             _ => return Judgement::Unknown,
