@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use predicates::prelude::PredicateBooleanExt as _;
+use predicates::str::contains;
 use profiler::types::btf::BtfTypes;
 use profiler::types::dwarf::DwarfTypes;
 use profiler::types::line::parts;
@@ -52,22 +54,33 @@ fn pahole(arguments: &[&str]) -> Result<HashMap<String, Printed>, String> {
     Ok(structures)
 }
 
-/// Members as pahole prints them: name, offset in bytes, size in bytes or in bits for bitfields. `int x:3; /* 8:5 4 */`
+/// Members as pahole prints them: name, offset and size in bits. A bitfield is `int x:3; /* 8:5 4 */`: 3 bits, from the fifth
+/// of byte 8 on.
 fn members(body: &str) -> Vec<(String, u64, u64)> {
     body.lines()
         .filter_map(|line| {
             let (declaration, comment) = line.trim().split_once("/*")?;
             let declaration = declaration.trim().trim_end_matches(';');
-            // What ends a nameless structure, or one that is declared in place: no name, or the offset of all of it.
+            // What ends a nameless structure has the offset of all of it.
             if declaration.is_empty() || declaration == "}" || declaration.starts_with("XXX") {
                 return None;
             }
-            let mut numbers = comment.trim().trim_end_matches("*/").split_whitespace();
-            let offset: u64 = numbers.next()?.trim_end_matches(':').split(':').next()?.parse().ok()?;
-            let size: u64 = numbers.last()?.parse().ok()?;
-            Some((name(declaration)?, offset, size))
+            let comment = comment.trim().trim_end_matches("*/").trim();
+            let (place, bytes) = comment.rsplit_once(' ')?;
+            let name = name(declaration)?;
+            Some(match place.split_once(':') {
+                Some((byte, bit)) => {
+                    let width = declaration.rsplit_once(':')?.1.trim().parse().ok()?;
+                    (name, number(byte)? * 8 + number(bit)?, width)
+                }
+                None => (name, number(place)? * 8, number(bytes)? * 8),
+            })
         })
         .collect()
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
 }
 
 /// The name that is declared: `struct list_head list`, `void (*f)(int)`, `char x[3]`, `int bits:3`.
@@ -82,9 +95,10 @@ fn name(declaration: &str) -> Option<String> {
     Some(name.to_owned()).filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }
 
-/// Compares every member of as many structures as there are. Returns how many structures and members were compared.
-fn compare(types: &dyn TypeSource, theirs: &HashMap<String, Printed>) -> (usize, usize) {
-    let (mut structures, mut compared) = (0, 0);
+/// Compares every member of as many structures as there are. Returns how many structures, members, and bitfields among
+/// these were compared.
+fn compare(types: &dyn TypeSource, theirs: &HashMap<String, Printed>) -> (usize, usize, usize) {
+    let (mut structures, mut compared, mut bitfields) = (0, 0, 0);
     let mut wrong = Vec::new();
     for (name, Printed { body, .. }) in theirs {
         let found = types.named(name);
@@ -100,19 +114,19 @@ fn compare(types: &dyn TypeSource, theirs: &HashMap<String, Printed>) -> (usize,
                 wrong.push(format!("{name}.{member} is missing"));
                 continue;
             };
-            if (ours.offset(), ours.size()) != (offset, size) && !ours.bitfield {
+            if (ours.offset_bits, ours.size_bits) != (offset, size) {
                 wrong.push(format!(
                     "{name}.{member}: {offset} {size}, not {} {}",
-                    ours.offset(),
-                    ours.size()
+                    ours.offset_bits, ours.size_bits
                 ));
             }
+            bitfields += usize::from(ours.bitfield);
             compared += 1;
         }
         structures += 1;
     }
     assert!(wrong.is_empty(), "{} of {compared} members differ:\n{}", wrong.len(), wrong.join("\n"));
-    (structures, compared)
+    (structures, compared, bitfields)
 }
 
 #[test]
@@ -126,9 +140,9 @@ fn the_kernels_structures_are_as_pahole_says() {
         Err(error) => return skip(NAME, &format!("pahole: {error}")),
     };
     let types = BtfTypes::running().unwrap();
-    let (structures, members) = compare(&types, &theirs);
-    eprintln!("{members} members of {structures} structures are the same");
-    assert!(structures >= 200 && members >= 2000, "{structures} structures, {members} members");
+    let (structures, members, bitfields) = compare(&types, &theirs);
+    eprintln!("{members} members of {structures} structures are the same, {bitfields} of them bitfields");
+    assert!(structures >= 200 && members >= 2000 && bitfields >= 20, "{structures}, {members}, {bitfields}");
 
     // BTF has no alignments: they are guessed from holes, by them and by us.
     let aligned =
@@ -313,6 +327,25 @@ fn what_is_no_program_is_an_error() {
     let (_folder, stripped) = compile(&["-s"]);
     let error = DwarfTypes::open(&stripped).err().unwrap().to_string();
     assert!(error.contains("no debug information"), "{error}");
+}
+
+#[test]
+fn the_command_line() {
+    let (_folder, program) = compile(&["-g"]);
+    let profiler = |arguments: &[&str]| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_profiler"));
+        command.arg("layout").arg("--binary").arg(&program).args(arguments);
+        command.assert()
+    };
+    profiler(&["busy"]).success().stdout(contains("struct busy: 256 bytes, 4 lines of 64"));
+    profiler(&["struct busy", "--line", "128"]).success().stdout(contains("256 bytes, 2 lines of 128"));
+    profiler(&["object", "shift"]).success().stdout(
+        contains("object is a variable").and(contains("Whoever writes counter (written: atomic counter)")),
+    );
+    profiler(&["bussy"]).code(1).stderr(contains("no structure bussy; did you mean busy?"));
+    profiler(&["busy", "in.c"]).code(1).stderr(contains("no member of inner c"));
+    profiler(&["busy", "--line", "63"]).code(2);
+    profiler(&["busy", "--btf", "x"]).code(2);
 }
 
 /// Asks for everything that may be damaged.
