@@ -9,9 +9,9 @@ use object::{Object as _, ObjectKind, ObjectSection as _};
 
 use super::TypesError;
 
-/// Bytes of a section, uncompressed, that are read at most: a browser's debug information has about 2 GiB. What is said
-/// to be larger is not believed.
-const MAX_SECTION: u64 = 4 << 30;
+/// Bytes of a section, uncompressed, that are read at most. The largest of a kernel has 300 MB; a file with holes can claim
+/// anything.
+const MAX_SECTION: u64 = 1 << 30;
 /// A compressed section that claims to grow by more than this was made to fill the memory; real ones grow by 5.
 const MAX_GROWTH: u64 = 200;
 

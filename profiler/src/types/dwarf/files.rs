@@ -18,6 +18,8 @@ use crate::types::file::{open, section};
 
 /// Where distributions put debug information.
 const DEBUG: &str = "/usr/lib/debug";
+/// Bytes of debug information that are kept in memory at most.
+const MAX_BYTES: usize = 2 << 30;
 /// Symbols that are read at most.
 const MAX_SYMBOLS: usize = 1 << 22;
 
@@ -54,8 +56,13 @@ impl Sections {
     fn read<'d>(elf: &object::File<'d, impl ReadRef<'d>>) -> Result<Option<Self>, String> {
         let endian = if elf.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
         let mut sections = FxHashMap::default();
+        let mut bytes = 0;
         for id in WANTED {
             if let Some(data) = section(elf, id.name())? {
+                bytes += data.len();
+                if bytes > MAX_BYTES {
+                    return Err(format!("its debug information has more than {MAX_BYTES} bytes"));
+                }
                 sections.insert(id.name(), Arc::from(data));
             }
         }

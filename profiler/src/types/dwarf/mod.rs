@@ -28,7 +28,7 @@ type Entry = DebuggingInformationEntry<Slice>;
 
 /// Units whose tables are kept in memory.
 const KEPT_UNITS: usize = 256;
-/// Units of a file; a browser has 30 000.
+/// Units of a file; large programs have some ten thousand.
 const MAX_UNITS: usize = 1 << 20;
 /// A type's id has the file (0: the program's, 1: what dwz moved out of it) above the offset in `.debug_info`.
 const FILE_SHIFT: u32 = 40;
