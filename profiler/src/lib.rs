@@ -5,6 +5,7 @@
 pub mod cli;
 mod collect;
 pub mod diagnose;
+pub mod import;
 pub mod kernel;
 pub mod profile;
 pub mod report;

@@ -5,11 +5,13 @@
 mod apt;
 mod attach;
 mod bench;
+mod document;
 mod facts;
 mod lint;
 mod needs;
 mod plan;
 mod run;
+mod scenarios;
 mod setup;
 mod summary;
 mod test;
@@ -44,12 +46,17 @@ enum Command {
         /// Leave out the virtual machines with other kernels
         #[arg(long)]
         no_vm: bool,
+        /// Write what the scenarios found into docs/pathologies.md
+        #[arg(long)]
+        write_docs: bool,
         /// Further arguments of `cargo test`, such as a test's name
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Measure what the profiler costs, as root, and write it to docs/benchmarks.md
     Bench(bench::Options),
+    /// Reproduce a pathology and show what the profiler says, as root; without an ID, list what there is
+    Repro(scenarios::Options),
     /// Run the profiler's guest tests on real kernels, in virtual machines
     Vm(vm::Options),
     /// Check formatting and lints of every crate, with warnings as errors
@@ -60,8 +67,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup => setup::setup().map(drop),
         Command::Attach { args } => attach::attach(&args),
-        Command::Test { no_install, no_vm, args } => test::test(!no_install, !no_vm, &args),
+        Command::Test { no_install, no_vm, write_docs, args } => {
+            test::test(!no_install, !no_vm, write_docs, &args)
+        }
         Command::Bench(options) => bench::bench(&options),
+        Command::Repro(options) => scenarios::repro(&options),
         Command::Vm(options) => vm::vm(&options),
         Command::Lint => lint::lint(),
     };

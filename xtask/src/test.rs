@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::run::{as_root, cargo, find_program, is_root, output, run, say, show, target_dir};
+use crate::scenarios;
 use crate::summary::Summary;
 
 /// How many tests may be skipped because the machine lacks something. More of them means that hardly anything was
@@ -17,8 +18,13 @@ const MAX_SKIPPED: usize = 10;
 const SKIPPED_LOG: &str = "PROFILER_SKIPPED_LOG";
 
 /// Runs the tests on this kernel, and, unless `args` (which go to `cargo test`) choose some of them, on
-/// others in virtual machines.
-pub fn test(may_install: bool, virtual_machines: bool, args: &[String]) -> anyhow::Result<()> {
+/// others in virtual machines. What the scenarios found goes into docs/pathologies.md if `write_docs`.
+pub fn test(
+    may_install: bool,
+    virtual_machines: bool,
+    write_docs: bool,
+    args: &[String],
+) -> anyhow::Result<()> {
     let max_skipped = match std::env::var("PROFILER_MAX_SKIPPED") {
         Ok(number) => {
             number.parse().with_context(|| format!("PROFILER_MAX_SKIPPED is `{number}`, no number"))?
@@ -28,6 +34,9 @@ pub fn test(may_install: bool, virtual_machines: bool, args: &[String]) -> anyho
     crate::setup::setup()?;
     crate::needs::provide(may_install);
     mount_tracefs();
+    if args.is_empty() {
+        scenarios::forget()?;
+    }
 
     let log = target_dir()?.join("skipped-tests.log");
     std::fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
@@ -51,6 +60,9 @@ pub fn test(may_install: bool, virtual_machines: bool, args: &[String]) -> anyho
             Err(error) => problems.push(format!("other kernels could not be tested: {error:#}")),
         }
     }
+    if write_docs {
+        scenarios::write_docs()?;
+    }
     println!("{summary}");
     problems.extend(summary.verdict(succeeded, max_skipped));
     if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("; ")) }
@@ -61,10 +73,17 @@ fn cargo_test(log: &Path, args: &[String]) -> anyhow::Result<Command> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--exclude", "profiler-ebpf", "--no-fail-fast"]).args(args);
     command.env(SKIPPED_LOG, log);
+    scenarios::collect(&mut command)?;
     if std::env::var_os("INSTA_UPDATE").is_none() {
         // A failing snapshot test would otherwise leave files of root's in the tree.
         command.env("INSTA_UPDATE", "no");
     }
+    run_as_root(&mut command)?;
+    Ok(command)
+}
+
+/// Has a `cargo test` run as root what it builds as the user.
+pub fn run_as_root(command: &mut Command) -> anyhow::Result<()> {
     if !is_root() {
         if find_program("sudo").is_some() {
             let triple = host_triple()?.to_uppercase().replace('-', "_");
@@ -73,7 +92,7 @@ fn cargo_test(log: &Path, args: &[String]) -> anyhow::Result<Command> {
             say("neither root nor sudo: tests that load eBPF programs will be skipped");
         }
     }
-    Ok(command)
+    Ok(())
 }
 
 fn host_triple() -> anyhow::Result<String> {

@@ -3,9 +3,12 @@
 mod attach;
 mod check;
 mod child;
+mod diagnose;
+mod diff;
 mod layout;
 mod pathologies;
 mod present;
+mod report;
 mod status;
 mod views;
 
@@ -29,6 +32,12 @@ pub struct Cli {
 enum Command {
     /// Attach to the running kernel, measure, and report.
     Attach(Box<attach::Args>),
+    /// Report and diagnose profiles of other tools: perf, flame graphs' folded stacks, call trees, pprof, ...
+    Diagnose(diagnose::Args),
+    /// Compare two profiles: what takes more or less, and what else is different.
+    Diff(diff::Args),
+    /// Print the report of a saved session once more, with other options.
+    Report(report::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
     /// Show how a structure lies in cache lines, and what is written often beside what is only read.
@@ -46,6 +55,9 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
         Command::Attach(args) => attach::run(&args, cli.verbose),
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(args, cli.verbose),
         Command::Layout(args) => layout::run(&args),
         Command::Pathologies(args) => pathologies::run(&args),

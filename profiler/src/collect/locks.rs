@@ -19,6 +19,7 @@ pub fn name(session: &mut Session, ebpf: &mut Ebpf) {
     if session.locks.is_empty() {
         return;
     }
+    let begin = std::time::Instant::now();
     let memory = Memory::load(ebpf).map_err(|error| format!("{error:#}"));
     let memory = memory.as_ref().map(|memory| memory as &dyn KernelMemory).map_err(Clone::clone);
     let mut names = LockNames::new(memory);
@@ -34,6 +35,7 @@ pub fn name(session: &mut Session, ebpf: &mut Ebpf) {
             lock.named_by = Some(by);
         }
     }
+    tracing::debug!("{} locks named in {:?}", session.locks.len(), begin.elapsed());
     if let Some(reason) = names.no_structures()
         && let Some(probe) = session.probes.iter_mut().find(|probe| probe.name == "lock")
         && let ProbeState::Attached { notes, .. } = &mut probe.state
@@ -43,22 +45,26 @@ pub fn name(session: &mut Session, ebpf: &mut Ebpf) {
     }
 }
 
-/// Names of locks by the functions that wait for them: where these differ, the one with most of the time.
+/// Names of locks by the functions that wait for them, where most of the time was waited in functions of which
+/// the lock is known, and of these in such as take one lock.
 fn by_caller(session: &Session) -> HashMap<(u64, LockClass), &'static str, FxBuildHasher> {
     let profile = &session.profile;
-    let mut votes: HashMap<(u64, LockClass), BTreeMap<&'static str, u64>, FxBuildHasher> = HashMap::default();
+    let mut votes: HashMap<_, BTreeMap<Option<&'static str>, u64>, FxBuildHasher> = HashMap::default();
     for stack in profile.of_kind(Kind::LockWait) {
         let labels = profile.labels(stack.labels);
-        let Some((address, class)) = labels.lock.zip(labels.lock_kind.and_then(LockClass::of)) else {
-            continue;
-        };
+        let Some(lock) = labels.lock.zip(labels.lock_kind.and_then(LockClass::of)) else { continue };
         let frames = stack.frames.iter().rev().map(|location| &*profile.frame_of(*location).name);
-        if let Some(name) = lock_of(class, frames) {
-            *votes.entry((address, class)).or_default().entry(name).or_default() += stack.weight;
-        }
+        let vote = votes.entry(lock).or_default().entry(lock_of(lock.1, frames)).or_default();
+        *vote = vote.saturating_add(stack.weight);
     }
-    let most = |votes: BTreeMap<&'static str, u64>| votes.into_iter().max_by_key(|vote| vote.1);
-    votes.into_iter().filter_map(|(lock, votes)| Some((lock, most(votes)?.0))).collect()
+    votes
+        .into_iter()
+        .filter_map(|(lock, votes)| {
+            let all = votes.values().fold(0u64, |sum, weight| sum.saturating_add(*weight));
+            let (name, weight) = votes.into_iter().max_by_key(|vote| vote.1)?;
+            (weight > all / 2).then_some((lock, name?))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -80,6 +86,7 @@ mod tests {
         wait(1, "close_fd", 60);
         wait(1, "dput", 100);
         wait(2, "something_else", 100);
+        wait(2, "alloc_fd", 90);
         let names = by_caller(&session);
         assert_eq!(names.get(&(1, LockClass::Spin)), Some(&"files_struct.file_lock"));
         assert_eq!(names.get(&(2, LockClass::Spin)), None);

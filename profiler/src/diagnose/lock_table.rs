@@ -41,11 +41,7 @@ impl LockClass {
     }
 }
 
-/// Frames between a lock's own functions and the one in the table, at most: the table has the functions next
-/// to the lock, and those they are inlined into.
-const REACH: usize = 3;
-
-/// Beginnings of the names of functions that are part of a lock.
+/// Beginnings of the names of functions that are part of a lock, or that do nothing but take one they are given.
 const PRIMITIVES: &[&str] = &[
     "_raw_spin_",
     "_raw_read_",
@@ -81,6 +77,11 @@ const PRIMITIVES: &[&str] = &[
     "rt_spin_",
     "schedule_timeout",
     "schedule_preempt_disabled",
+    "__list_lru_lock",
+    "inode_lock",
+    "mmap_read_lock",
+    "mmap_write_lock",
+    "xfs_ilock",
 ];
 
 /// Whether a function, by its [`normalize`]d name, is part of a lock.
@@ -100,19 +101,10 @@ pub fn lock_of<'n>(
     class: LockClass,
     innermost_first: impl IntoIterator<Item = &'n str>,
 ) -> Option<&'static str> {
-    takers(innermost_first).take(REACH).find_map(|name| {
-        let entry = TABLE.iter().find(|(caller, of, _)| *of == class && *caller == name);
-        entry.map(|(_, _, lock)| *lock)
-    })
-}
-
-/// The function that takes the lock: the innermost that is none of the lock's own.
-pub fn taker<'n>(innermost_first: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    takers(innermost_first).next()
-}
-
-fn takers<'n>(innermost_first: impl IntoIterator<Item = &'n str>) -> impl Iterator<Item = &'n str> {
-    innermost_first.into_iter().map(normalize).skip_while(|name| is_primitive(name))
+    // Not further out: whatever runs in a work queue has process_one_work behind it.
+    let taker = innermost_first.into_iter().map(normalize).find(|name| !is_primitive(name))?;
+    let entry = TABLE.iter().find(|(caller, of, _)| *of == class && *caller == taker);
+    entry.map(|(_, _, lock)| *lock)
 }
 
 /// Functions that take this lock, by the table.
@@ -311,8 +303,11 @@ const TABLE: &[(&str, LockClass, &str)] = &[
     ("shmem_file_write_iter", Rwsem, "inode.i_rwsem"),
     ("blkdev_write_iter", Rwsem, "inode.i_rwsem"),
     ("btrfs_inode_lock", Rwsem, "inode.i_rwsem"),
-    ("xfs_ilock_iocb", Rwsem, "inode.i_rwsem"),
-    ("xfs_ilock_iocb_for_write", Rwsem, "inode.i_rwsem"),
+    ("xfs_file_buffered_write", Rwsem, "inode.i_rwsem"),
+    ("xfs_file_dio_write_aligned", Rwsem, "inode.i_rwsem"),
+    ("xfs_file_dio_write_unaligned", Rwsem, "inode.i_rwsem"),
+    ("xfs_file_buffered_read", Rwsem, "inode.i_rwsem"),
+    ("xfs_file_dio_read", Rwsem, "inode.i_rwsem"),
     ("f2fs_file_write_iter", Rwsem, "inode.i_rwsem"),
     ("fuse_file_write_iter", Rwsem, "inode.i_rwsem"),
     // fs/namei.c
@@ -548,6 +543,11 @@ mod tests {
                 "xfs_buf.b_sema",
             ),
             (Rwsem, &["schedule", "rwsem_down_write_slowpath", "down_write", "do_unlinkat"], "inode.i_rwsem"),
+            (
+                Rwsem,
+                &["down_write", "xfs_ilock", "xfs_ilock_iocb", "xfs_file_buffered_write"],
+                "inode.i_rwsem",
+            ),
             (Rwsem, &["osq_lock", "rwsem_optimistic_spin", "down_write", "path_openat"], "inode.i_rwsem"),
             (
                 Mutex,
@@ -561,11 +561,10 @@ mod tests {
 
     #[test]
     fn a_function_far_away_or_of_another_class_names_nothing() {
-        assert_eq!(lock_of(Spin, ["_raw_spin_lock", "a", "b", "c", "alloc_fd"]), None);
+        assert_eq!(lock_of(Spin, ["_raw_spin_lock", "mix_interrupt_randomness", "process_one_work"]), None);
         // Under the directory's rw_semaphore, a spinlock of something else.
         assert_eq!(lock_of(Spin, ["_raw_spin_lock", "something", "do_unlinkat"]), None);
         assert_eq!(lock_of(Spin, []), None);
-        assert_eq!(taker(["_raw_spin_lock", "something.cold"]), Some("something"));
     }
 
     #[test]

@@ -135,7 +135,9 @@ fn measured(facts: &Facts<'_>, disks: &[Device], asked: &Asked) -> Option<Findin
     if shared.into_iter().any(|other| disks_below(session, other) != disks) {
         return None;
     }
-    let block = block_io(session, disks, IoOp::Read)?;
+    let mut block = block_io(session, disks, IoOp::Read)?;
+    let foreign = drivers_reads(facts, disks);
+    block.request_bytes = block.request_bytes.saturating_sub(foreign);
     let factor = block.request_bytes as f64 / asked.bytes as f64;
     let excess = block.request_bytes.saturating_sub(asked.bytes);
     let mean_asked = asked.bytes as f64 / asked.calls as f64;
@@ -186,6 +188,27 @@ fn measured(facts: &Facts<'_>, disks: &[Device], asked: &Asked) -> Option<Findin
         evidence,
         Some(mean_asked),
     ))
+}
+
+/// Kernel drivers that read files or disks for others: of these reads nobody counts what was asked for.
+const DRIVERS: &[&str] = &[
+    "lo_rw_aio",
+    "loop_process_work",
+    "nvmet_file_execute_io",
+    "fd_execute_rw",
+    "vhost_worker",
+    "md_thread",
+];
+
+/// Bytes that such drivers read from these disks.
+fn drivers_reads(facts: &Facts<'_>, disks: &[Device]) -> u64 {
+    let drivers = facts.named(DRIVERS);
+    let reads = facts.stacks(Kind::BlockIo).filter(|stack| {
+        let labels = stack.labels();
+        let below = |device| disks_below(facts.session, device).iter().any(|disk| disks.contains(disk));
+        labels.op == Some(IoOp::Read) && labels.device.is_some_and(below) && stack.passes(&drivers)
+    });
+    reads.fold(0, |sum, stack| sum.saturating_add(stack.weight()))
 }
 
 /// The mean size of what the file system sent: bios where they were seen, since requests may be merged.
@@ -338,8 +361,8 @@ fn particular(fs_type: Option<&str>) -> &'static str {
 fn advice(fs_type: Option<&str>, mount_point: Option<&str>, mean_asked: Option<f64>) -> Vec<Advice> {
     // A profile alone does not say how large the reads are.
     let size = match mean_asked {
-        Some(bytes) => ((bytes as u64).clamp(4096, 1 << 20).next_power_of_two() / 1024).to_string(),
-        None => "SIZE_OF_A_READ_IN_".to_owned(),
+        Some(bytes) => format!("{}k", (bytes as u64).clamp(4096, 1 << 20).next_power_of_two() / 1024),
+        None => "READ_SIZE".to_owned(),
     };
     let path = mount_point.unwrap_or("MOUNTPOINT");
     match fs_type {
@@ -347,12 +370,12 @@ fn advice(fs_type: Option<&str>, mount_point: Option<&str>, mean_asked: Option<f
             Advice::paste(
                 "Format with extents no larger than the reads: more metadata and more checksums for sequential \
                  reads. The option is set at format time.",
-                format!("bcachefs format --encoded_extent_max={size}k DEVICE"),
+                format!("bcachefs format --encoded_extent_max={size} DEVICE"),
             ),
             Advice::paste(
                 "Or rewrite the file in the size of its reads: each piece becomes an extent of its own, and reads are \
                  exact.",
-                format!("dd if=FILE of=FILE.new bs={size}k oflag=direct && mv FILE.new FILE"),
+                format!("dd if=FILE of=FILE.new bs={size} oflag=direct && mv FILE.new FILE"),
             ),
             Advice::paste(
                 "Or give up checksums for files whose program has its own (databases); then rewrite them. Corruption \
@@ -375,7 +398,7 @@ fn advice(fs_type: Option<&str>, mount_point: Option<&str>, mean_asked: Option<f
         ],
         Some("zfs") => vec![Advice::paste(
             "A record size of the reads, then rewrite the file: less compression, more metadata.",
-            format!("zfs set recordsize={size}K DATASET"),
+            format!("zfs set recordsize={size} DATASET"),
         )],
         _ => vec![Advice::new(
             "Find what is between the file system and the device that reads in larger pieces (compression, checksums \

@@ -70,8 +70,15 @@ impl Pathology for ReadaheadWaste {
     }
 }
 
-/// What readahead did for the readers of one file system. Files that are only mapped have no readers.
+/// Functions below which a read was asked for that the `read` probe counts: system calls, aio and io_uring. Page
+/// faults and the reads of kernel drivers (a loop device's, of its backing file) are read ahead as well, but nobody
+/// knows what they asked for.
+const COUNTED_READS: &[&str] =
+    &["vfs_read", "vfs_readv", "do_iter_readv_writev", "aio_read", "io_read", "__io_read"];
+
+/// What readahead did for the readers of one file system.
 struct Ahead {
+    /// Bytes that counted reads had it ask for.
     issued: u64,
     calls: u64,
     random: u64,
@@ -79,12 +86,15 @@ struct Ahead {
     in_flight: u64,
 }
 
-fn ahead(session: &Session, device: Device) -> Ahead {
+fn ahead(facts: &Facts<'_>, device: Device) -> Ahead {
+    let session = facts.session;
     let page = session.host.page_size.max(1);
-    let mut ahead = Ahead { issued: 0, calls: 0, random: 0, in_flight: 0 };
+    let counted = facts.named(COUNTED_READS);
+    let stacks = facts.stacks(Kind::Readahead).filter(|stack| stack.labels().device == Some(device));
+    let issued: u64 = stacks.filter(|stack| stack.passes(&counted)).map(|stack| stack.weight()).sum();
+    let mut ahead = Ahead { issued: issued.saturating_mul(page), calls: 0, random: 0, in_flight: 0 };
     let files = session.readahead.iter().filter(|stat| stat.device == device && stat.sync + stat.async_ > 0);
     for stat in files {
-        ahead.issued += stat.issued_pages * page;
         ahead.calls += stat.sync + stat.async_;
         ahead.random += stat.random;
         // No more than the file's readers had read for them.
@@ -109,7 +119,7 @@ fn wasted(facts: &Facts<'_>, device: Device) -> Option<Finding> {
         // Nobody counted what was asked for: then nothing can be said.
         return None;
     }
-    let ahead = ahead(session, device);
+    let ahead = ahead(facts, device);
     // Windows are counted with pages that were cached already, so the device's own count bounds them; of
     // that, what O_DIRECT asked for is no readahead.
     let direct: u64 = disks
@@ -224,7 +234,8 @@ fn advice(session: &Session, disks: &[Device], mean_asked: f64, process: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{BlockDevice, BlockStat, ReadStat, ReadaheadStat};
+    use crate::profile::{BlockDevice, BlockStat, Labels, Profile, ReadStat, ReadaheadStat};
+    use crate::testing::{kernel, push};
 
     const LOOP: Device = Device { major: 7, minor: 0 };
 
@@ -238,6 +249,10 @@ mod tests {
             read_ahead_kb: Some(u64::from(file.ra_pages) * 4),
             ..BlockDevice::default()
         }];
+        let labels = Labels { device: Some(LOOP), ..Labels::default() };
+        let labels = session.profile.intern_labels(labels);
+        let reader = ["vfs_read", "filemap_read", "page_cache_sync_ra", "page_cache_ra_order"].map(kernel);
+        push(&mut session.profile, Kind::Readahead, labels, &reader, file.issued_pages);
         session.readahead = vec![file];
         session.reads = vec![ReadStat {
             fs_type: "ext4".to_owned(),
@@ -330,9 +345,20 @@ mod tests {
         // All in the cache.
         let cached = session((1_000_000, 4_096_000_000), (10, 40_960), file(10, 0, 10, 10, 10, 32));
         assert_eq!(found(&cached), []);
-        // Only mapped: nobody came by to ask.
-        let mapped = session((10, 40_960), (2_000, 262_144_000), file(0, 0, 0, 0, 64_000, 32));
-        assert_eq!(found(&mapped), []);
+        // Programs that are loaded, and a loop device that reads its file: what they asked for is not known.
+        for frames in [
+            &["asm_exc_page_fault", "filemap_fault", "page_cache_async_ra", "page_cache_ra_order"][..],
+            &["__x64_sys_fadvise64", "generic_fadvise", "force_page_cache_ra"],
+            &["kthread", "loop_process_work", "lo_rw_aio", "filemap_read", "page_cache_sync_ra"],
+        ] {
+            let mut other = session((70, 2_097_152), (2_000, 102_000_000), file(10, 400, 300, 0, 24_000, 32));
+            other.profile = Profile::new();
+            let labels = Labels { device: Some(LOOP), ..Labels::default() };
+            let labels = other.profile.intern_labels(labels);
+            let frames: Vec<_> = frames.iter().map(|name| kernel(name)).collect();
+            push(&mut other.profile, Kind::Readahead, labels, &frames, 24_000);
+            assert_eq!(found(&other), []);
+        }
         // A little, as when the heads of some files are looked at.
         let little = session((100, 409_600), (100, 12_800_000), file(100, 0, 100, 100, 3_125, 32));
         assert_eq!(found(&little), []);

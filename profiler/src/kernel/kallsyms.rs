@@ -60,6 +60,8 @@ pub struct DataSymbols {
     symbols: Vec<(u64, u32, u32)>,
     /// Where the variables that each CPU has its own of begin and end.
     per_cpu: Option<(u64, u64)>,
+    /// `kfree`, from which a reader of code can start.
+    kfree: Option<u64>,
 }
 
 impl DataSymbols {
@@ -70,16 +72,31 @@ impl DataSymbols {
 
     fn parse(text: &str) -> Self {
         let mut data = Self::default();
+        let mut end_of_code = None;
         for line in text.lines() {
-            let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next())
-            else {
-                continue;
+            if line.ends_with(" kfree") {
+                data.kfree = line.get(..16).and_then(|address| u64::from_str_radix(address, 16).ok());
+            }
+            // Sixteen digits, a space, the type. Most are functions, and quickly passed over.
+            let is_function = match line.as_bytes().get(17) {
+                Some(b'd' | b'D' | b'b' | b'B' | b'a' | b'A' | b'r' | b'R') => false,
+                Some(b't' | b'T') => true,
+                _ => continue,
             };
-            if !matches!(kind, "d" | "D" | "b" | "B" | "a" | "A" | "r" | "R" | "v" | "V") {
+            if is_function && end_of_code.is_none() && !line.ends_with(" _etext") {
                 continue;
             }
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(name)) = (fields.next(), fields.nth(1)) else { continue };
             let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            // From 7.x on, some variables are called functions. They lie behind the kernel's code.
+            if is_function && name == "_etext" {
+                end_of_code = Some(address);
+            }
+            let is_module = fields.next().is_some();
+            if is_function && (is_module || end_of_code.is_none_or(|end| address < end)) {
+                continue;
+            }
             let start = data.names.len() as u32;
             data.names.push_str(name);
             data.symbols.push((address, start, data.names.len() as u32));
@@ -87,14 +104,17 @@ impl DataSymbols {
         data.symbols.sort_unstable();
         // Kernels list a few variables in any case; this one only if they list all. Addresses may be hidden.
         if data.address_of("init_task").is_none_or(|address| address == 0) {
-            return Self::default();
+            return Self { kfree: data.kfree, ..Self::default() };
         }
         data.per_cpu = data.address_of("__per_cpu_start").zip(data.address_of("__per_cpu_end"));
         data
     }
 
-    /// The address of a variable.
+    /// The address of a variable, or of the function `kfree`.
     pub fn address_of(&self, name: &str) -> Option<u64> {
+        if name == "kfree" {
+            return self.kfree.filter(|address| *address != 0);
+        }
         self.symbols.iter().find(|symbol| self.name(symbol) == name).map(|symbol| symbol.0)
     }
 
@@ -131,7 +151,7 @@ mod tests {
     fn variables_are_found_by_address() {
         let text = "0000000000000000 A __per_cpu_start\n0000000000021000 A runqueues\n\
                     0000000000030000 A __per_cpu_end\nffffffff82000000 D init_task\n\
-                    ffffffff82600000 b inode_hash_lock\nffffffff82600040 t a_function\n";
+                    ffffffff82600000 b inode_hash_lock\nffffffffc0000000 t a_function\t[xfs]\n";
         let data = DataSymbols::parse(text);
         assert_eq!(data.at(0xffff_ffff_8260_0000), Some(("inode_hash_lock", 0)));
         assert_eq!(data.at(0xffff_ffff_8260_0044), Some(("inode_hash_lock", 0x44)));
@@ -139,6 +159,14 @@ mod tests {
         assert_eq!(data.at(0x21010), None);
         assert_eq!(data.per_cpu(0x21010), Some(("runqueues", 0x10)));
         assert_eq!(data.per_cpu(0x40000), None);
+        // Some variables are called functions.
+        let late = "ffffffff81000000 T kfree\nffffffff81f00000 T _etext\nffffffff82000000 T init_task\n\
+                    ffffffff82600000 t input_pool\nffffffffc0000000 t a_function\t[xfs]\n";
+        let data = DataSymbols::parse(late);
+        assert_eq!(data.at(0xffff_ffff_8260_0078), Some(("input_pool", 0x78)));
+        assert_eq!(data.at(0xffff_ffff_8100_0010), None);
+        assert_eq!(data.at(0xffff_ffff_c000_0010), None);
+        assert_eq!(data.address_of("kfree"), Some(0xffff_ffff_8100_0000));
         // Functions only: then the variables that are listed say nothing about those that are not.
         let few = DataSymbols::parse("ffffffff82600000 b inode_hash_lock\n");
         assert_eq!(few.at(0xffff_ffff_8260_0000), None);

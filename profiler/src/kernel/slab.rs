@@ -14,6 +14,13 @@ const DEFAULTS: [(u64, u64); 2] =
 
 const PAGE_SHIFT: u32 = 12;
 
+/// A function that looks up the page of an address, so that its code names the variables that hold where pages
+/// are mapped and described.
+const USES_BASES: &str = "kfree";
+
+/// Bytes of it that are looked at.
+const CODE: usize = 1024;
+
 /// An address as a place in a slab object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlabPlace {
@@ -62,9 +69,11 @@ impl<'m> Slabs<'m> {
         let task = memory.current_task().ok_or("its memory cannot be read by an eBPF program")?;
         let base = |name: &str| symbol(name).and_then(|address| memory.u64(address));
         let told = base("page_offset_base").zip(base("vmemmap_base"));
+        let read = || symbol(USES_BASES).map_or(Vec::new(), |function| bases_in_code(memory, function));
         // Whether a guess is right, the caller's own task_struct tells: it lies in a cache of that name.
         told.into_iter()
             .chain(DEFAULTS)
+            .chain(std::iter::once_with(read).flatten())
             .map(|(page_offset, vmemmap)| Self { memory, offsets, page_offset, vmemmap })
             .find(|slabs| slabs.place_of(task).is_some_and(|place| place.cache == "task_struct"))
             .ok_or_else(|| "it does not say where its pages are described (vmemmap_base)".to_owned())
@@ -114,6 +123,39 @@ impl<'m> Slabs<'m> {
     }
 }
 
+/// Pairs of what may be `page_offset_base` and `vmemmap_base`, for kernels that list no variables: values of
+/// variables that a function uses, if they look like one. Nothing is decoded: every place in the code is taken
+/// for an operand relative to the instruction pointer, and what is wrong leads nowhere.
+fn bases_in_code(memory: &dyn KernelMemory, function: u64) -> Vec<(u64, u64)> {
+    const KERNEL_IMAGE: u64 = 0xffff_ffff_8000_0000;
+    // Both are moved by multiples of what an entry of the page tables' third level maps (arch/x86/mm/kaslr.c).
+    const ALIGNMENT: u64 = 1 << 30;
+    let mut code = [0; CODE];
+    if !memory.read(function, &mut code) {
+        return Vec::new();
+    }
+    let mut values: Vec<u64> = code
+        .windows(5)
+        .enumerate()
+        // A ModR/M byte without a base register, and a displacement of 32 bits.
+        .filter(|(_, window)| window[0] & 0xc7 == 0x05)
+        .filter_map(|(at, window)| {
+            let displacement = i32::from_le_bytes([window[1], window[2], window[3], window[4]]);
+            let next = function + at as u64 + 5;
+            let variable = next.checked_add_signed(i64::from(displacement))?;
+            let value = if variable >= KERNEL_IMAGE { memory.u64(variable)? } else { return None };
+            ((1 << 63..KERNEL_IMAGE).contains(&value) && value % ALIGNMENT == 0).then_some(value)
+        })
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let mut pairs = Vec::new();
+    for (index, low) in values.iter().enumerate() {
+        pairs.extend(values[index + 1..].iter().map(|high| (*low, *high)));
+    }
+    pairs
+}
+
 impl Offsets {
     fn resolve(btf: &Btf) -> Result<Self, String> {
         let first = |members: &[(&str, &str)]| {
@@ -131,5 +173,42 @@ impl Offsets {
             cache_size: first(&[("kmem_cache", "size")])?,
             cache_object_size: first(&[("kmem_cache", "object_size")])?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that is made of a few pieces.
+    struct Pieces(Vec<(u64, Vec<u8>)>);
+
+    impl KernelMemory for Pieces {
+        fn read(&self, address: u64, into: &mut [u8]) -> bool {
+            self.0.iter().any(|(start, bytes)| {
+                let Some(at) = address.checked_sub(*start).map(|at| at as usize) else { return false };
+                let Some(bytes) = bytes.get(at..at + into.len()) else { return false };
+                into.copy_from_slice(bytes);
+                true
+            })
+        }
+
+        fn current_task(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn bases_are_read_from_code() {
+        let (function, page_offset, vmemmap): (u64, u64, u64) =
+            (0xffff_ffff_8110_0000, 0xffff_9a40_0000_0000, 0xffff_f0c0_8000_0000);
+        let mut code = vec![0x90; CODE];
+        // add 0x100000(%rip),%rax and sub 0xfffff(%rip),%rax: the variables are eight bytes apart.
+        code[16..23].copy_from_slice(&[0x48, 0x03, 0x05, 0, 0, 0x10, 0]);
+        code[23..30].copy_from_slice(&[0x48, 0x2b, 0x05, 1, 0, 0x10, 0]);
+        let variables = [vmemmap.to_le_bytes(), page_offset.to_le_bytes()].concat();
+        let memory = Pieces(vec![(function, code), (function + 23 + 0x10_0000, variables)]);
+        assert_eq!(bases_in_code(&memory, function), [(page_offset, vmemmap)]);
+        assert_eq!(bases_in_code(&memory, function + 1), []);
     }
 }

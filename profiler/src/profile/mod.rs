@@ -5,6 +5,7 @@
 //! nothing else.
 
 pub mod calltree;
+pub mod diff;
 pub mod finding;
 pub mod flat;
 pub mod histogram;

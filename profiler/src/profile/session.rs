@@ -85,12 +85,15 @@ pub enum Weights {
     /// Counts, in the unit of their kind.
     #[default]
     Counts,
+    /// Samples that stand for unequal parts of an event (perf's periods). [`SHARES_TOTAL`] stands for all
+    /// of a kind, and the `count` of a stack is the number of its samples.
+    Periods,
     /// Only shares were known. [`SHARES_TOTAL`] stands for all of a kind; a stack without frames has the
     /// part that the source does not account for. No statement about significance can be made from these.
     Shares,
 }
 
-/// The weight of everything where the weights are [`Weights::Shares`]: one is 0.00001 %.
+/// The weight of everything where the weights are not [`Weights::Counts`]: one is 0.00001 %.
 pub const SHARES_TOTAL: u64 = 10_000_000;
 
 /// Where a session's data came from.

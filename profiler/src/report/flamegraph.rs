@@ -15,9 +15,9 @@ use crate::profile::{Finding, Frame, GroupBy, Kind, Label, Origin, Session};
 
 /// Frames narrower than this are left out, in percent of the width: a tenth of a pixel on a wide screen.
 /// It bounds the size of the file, however many stacks there are.
-const MIN_WIDTH: f64 = 0.01;
+pub(super) const MIN_WIDTH: f64 = 0.01;
 /// Levels drawn at most. No collector walks deeper; a file of another tool might be made to.
-const LEVELS: usize = 512;
+pub(super) const LEVELS: usize = 512;
 /// Functions that findings point at, and no others, are yellow.
 const MARKED: Color = Color { r: 255, g: 235, b: 0 };
 /// inferno adds weights up in 64 bits and draws with 53: larger sums are scaled down.
@@ -106,7 +106,7 @@ fn findings_at<'s>(frame: &Frame, kind: Kind, session: &'s Session) -> Vec<&'s s
 /// `1,234 bytes (1.21 KiB) in 30.0 s on host, Linux 6.12.9`.
 fn subtitle(session: &Session, kind: Kind) -> String {
     let host = &session.host;
-    let mut text = kind_summary(kind, session.profile.total(kind), host.page_size);
+    let mut text = kind_summary(session, kind, session.profile.total(kind));
     if session.duration_ns > 0 {
         text.push_str(&format!(" in {}", units::duration(session.duration_ns as f64)));
     }
@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn every_kind_can_be_drawn_and_comes_out_the_same() {
-        let session = session();
+        let mut session = session();
+        let labels = session.profile.intern_labels(crate::profile::Labels::default());
+        push(&mut session.profile, Kind::Reclaim, labels, &[kernel("try_to_free_pages")], 1_000_000);
         for kind in Kind::ALL {
             let [mut first, mut second] = [Vec::new(), Vec::new()];
             write(&session, kind, &mut first).unwrap();

@@ -1,6 +1,7 @@
 //! Kernel addresses: names by blazesym from kallsyms, modules by their place in memory.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blazesym::MaybeDefault;
@@ -17,6 +18,8 @@ const LONGEST_FUNCTION: usize = 1 << 20;
 /// Names of kernel addresses.
 pub struct KernelSymbols {
     symbolizer: Symbolizer,
+    /// A file with the form of /proc/kallsyms in place of that.
+    kallsyms: Option<PathBuf>,
     modules: Vec<Module>,
     known: HashMap<u64, Frame, FxBuildHasher>,
 }
@@ -32,7 +35,15 @@ impl KernelSymbols {
     /// For the running kernel, with the modules that are loaded now.
     pub fn new() -> Self {
         let text = std::fs::read_to_string("/proc/modules").unwrap_or_default();
-        Self { symbolizer: super::names_only(), modules: parse_modules(&text), known: HashMap::default() }
+        let modules = parse_modules(&text);
+        Self { symbolizer: super::names_only(), kallsyms: None, modules, known: HashMap::default() }
+    }
+
+    /// For another kernel, or another boot, with a copy of its /proc/kallsyms. No address is then known to
+    /// lie in a module.
+    pub fn from_file(kallsyms: &Path) -> Self {
+        let kallsyms = Some(kallsyms.to_owned());
+        Self { symbolizer: super::names_only(), kallsyms, modules: Vec::new(), known: HashMap::default() }
     }
 
     /// Looks many addresses up at once.
@@ -46,7 +57,8 @@ impl KernelSymbols {
         if new.is_empty() {
             return;
         }
-        let kernel = Kernel { vmlinux: MaybeDefault::None, ..Kernel::default() };
+        let kallsyms = self.kallsyms.clone().map_or(MaybeDefault::Default, MaybeDefault::Some);
+        let kernel = Kernel { kallsyms, vmlinux: MaybeDefault::None, ..Kernel::default() };
         let symbols = self.symbolizer.symbolize(&Source::Kernel(kernel), Input::AbsAddr(&new));
         let symbols = symbols.unwrap_or_else(|error| {
             tracing::debug!("kernel symbols: {error}");
@@ -58,7 +70,7 @@ impl KernelSymbols {
                 Some(Symbolized::Sym(symbol)) if symbol.offset < LONGEST_FUNCTION => {
                     Frame { name: symbol.name.as_ref().into(), module, origin: Origin::Kernel }
                 }
-                _ => Frame { name: format!("{address:#018x}").into(), module, origin: Origin::Kernel },
+                _ => Frame { name: hex(address).into(), module, origin: Origin::Kernel },
             };
             self.known.insert(address, frame);
         }
@@ -68,8 +80,19 @@ impl KernelSymbols {
     pub fn get(&self, address: u64) -> Frame {
         match self.known.get(&address) {
             Some(frame) => frame.clone(),
-            None => Frame { name: format!("{address:#018x}").into(), module: None, origin: Origin::Kernel },
+            None => Frame { name: hex(address).into(), module: None, origin: Origin::Kernel },
         }
+    }
+
+    /// The name of an address that was resolved before; `None` if it lies in no function.
+    pub fn name(&self, address: u64) -> Option<Arc<str>> {
+        let name = &self.known.get(&address)?.name;
+        (**name != *hex(address)).then(|| name.clone())
+    }
+
+    /// Where a module's code begins.
+    pub fn module_start(&self, name: &str) -> Option<u64> {
+        self.modules.iter().find(|module| *module.name == *name).map(|module| module.start)
     }
 
     fn module_of(&self, address: u64) -> Option<Arc<str>> {
@@ -77,6 +100,11 @@ impl KernelSymbols {
         let module = self.modules.get(index.checked_sub(1)?)?;
         (address < module.end).then(|| module.name.clone())
     }
+}
+
+/// What stands in for the name of an address that has none.
+fn hex(address: u64) -> String {
+    format!("{address:#018x}")
 }
 
 impl Default for KernelSymbols {
@@ -115,6 +143,7 @@ mod tests {
     fn finds_the_module_of_an_address() {
         let symbols = KernelSymbols {
             symbolizer: super::super::names_only(),
+            kallsyms: None,
             modules: parse_modules(
                 "xfs 1000 1 - Live 0xffffffffc0300000\nlibcrc32c 4096 2 xfs,nf_nat, Live 0xffffffffc0200000 (O)\n\
                  hidden 10 0 - Live 0x0000000000000000\nrubbish\n",

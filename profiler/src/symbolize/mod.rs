@@ -8,7 +8,7 @@ mod user;
 pub use kernel::{KernelSymbols, lookup_address};
 pub use processes::Processes;
 pub use recent::Reported;
-pub use user::UserSymbols;
+pub use user::{UserSymbols, file_frames};
 
 use blazesym::symbolize::Symbolizer;
 

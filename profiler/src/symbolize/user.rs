@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -71,20 +71,9 @@ impl UserSymbols {
             Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
             None => binary.path.clone(),
         };
-        let mut elf = Elf::new(path);
-        elf.debug_syms = false;
         let offsets: Vec<u64> = wanted.iter().map(|(_, offset)| *offset).collect();
-        let symbols = self.symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(&offsets));
-        let symbols = symbols.unwrap_or_else(|error| {
-            tracing::debug!("{}: {error}", binary.path.display());
-            Vec::new()
-        });
-        for (i, (key, offset)) in wanted.iter().enumerate() {
-            let frame = match symbols.get(i) {
-                Some(Symbolized::Sym(symbol)) => frame(&symbol.name, &name),
-                // Stripped: the place in the file is what addr2line wants later.
-                _ => frame(&format!("{name}+{offset:#x}"), &name),
-            };
+        let frames = frames_in(&self.symbolizer, &path, &name, &offsets);
+        for ((key, _), frame) in wanted.iter().zip(frames) {
             self.known.insert(*key, frame);
         }
     }
@@ -109,6 +98,27 @@ impl Default for UserSymbols {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The functions at these offsets in a file, which is called `binary`.
+pub fn file_frames(path: &Path, binary: &str, offsets: &[u64]) -> Vec<Frame> {
+    frames_in(&super::names_only(), path, binary, offsets)
+}
+
+fn frames_in(symbolizer: &Symbolizer, path: &Path, binary: &str, offsets: &[u64]) -> Vec<Frame> {
+    let mut elf = Elf::new(path);
+    elf.debug_syms = false;
+    let symbols = symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(offsets));
+    let symbols = symbols.unwrap_or_else(|error| {
+        tracing::debug!("{}: {error}", path.display());
+        Vec::new()
+    });
+    let frame = |(index, offset)| match symbols.get(index) {
+        Some(Symbolized::Sym(symbol)) => frame(&symbol.name, binary),
+        // Stripped: the place in the file is what addr2line wants later.
+        _ => frame(&format!("{binary}+{offset:#x}"), binary),
+    };
+    offsets.iter().enumerate().map(frame).collect()
 }
 
 fn frame(name: &str, binary: &str) -> Frame {

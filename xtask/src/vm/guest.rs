@@ -22,10 +22,21 @@ pub struct Programs {
 pub const TESTS: &str = "\
 #!/bin/sh
 export PROFILER_BIN=/usr/bin/profiler GUEST_OUT=/out GUEST_SCRATCH=/dev/vdc
-export PROFILER_SKIPPED_LOG=/out/skipped RUST_BACKTRACE=1
+export PROFILER_SKIPPED_LOG=/out/skipped PROFILER_SCENARIOS_DIR=/out/scenarios RUST_BACKTRACE=1
 # One at a time: each measures the whole machine. How tests are skipped is tested elsewhere.
 exec guest-tests --test-threads=1 --skip skip::
 ";
+
+/// A command that runs the tests of these names, with these variables.
+pub fn chosen_tests(variables: &[String], names: &[String]) -> Vec<String> {
+    let fixed = ["PROFILER_BIN=/usr/bin/profiler", "GUEST_OUT=/out", "GUEST_SCRATCH=/dev/vdc"];
+    let mut command = vec!["env".to_owned()];
+    command.extend(fixed.map(str::to_owned));
+    command.extend(variables.iter().cloned());
+    command.extend(["guest-tests", "--test-threads=1", "--nocapture", "--exact"].map(str::to_owned));
+    command.extend(names.iter().cloned());
+    command
+}
 
 /// Builds the programs into a folder of their own, since other flags would have cargo build everything anew.
 pub fn build() -> anyhow::Result<Programs> {

@@ -17,6 +17,7 @@ use clap::Args;
 
 use crate::needs::{self, Need};
 use crate::run::{say, target_dir, workspace};
+use crate::scenarios;
 use crate::summary::Summary;
 
 use matrix::Column;
@@ -92,6 +93,13 @@ pub fn vm(options: &Options) -> anyhow::Result<()> {
 /// The default kernels' tests, for `cargo xtask test`: their results, and what else went wrong.
 pub fn default_kernels() -> anyhow::Result<(Summary, Vec<String>)> {
     kernels(&Options { timeout: DEFAULT_TIMEOUT, ..Options::default() })
+}
+
+/// Runs the guest tests of these names on one kernel, with these variables, and has them print what they like.
+pub fn run_tests(kernel: &str, variables: &[String], names: &[String]) -> anyhow::Result<()> {
+    let kernels = vec![kernel.to_owned()];
+    let command = guest::chosen_tests(variables, names);
+    vm(&Options { kernels, command, timeout: DEFAULT_TIMEOUT, ..Options::default() })
 }
 
 /// Runs the kernels: results of the tests, and what else went wrong.
@@ -183,6 +191,7 @@ fn one(kernel: &packages::Kernel, root: &Path, folder: &Path, options: &Options)
     let outcome = machine.run()?;
     let left = folder.join(&kernel.series);
     qemu::unpack_results(&results, &left)?;
+    scenarios::take_over(&left.join("scenarios"))?;
     if !options.command.is_empty() {
         return Ok(Outcome::Ran(outcome.status));
     }

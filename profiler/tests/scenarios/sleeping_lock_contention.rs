@@ -1,0 +1,50 @@
+//! `sleeping-lock-contention`: threads that make and remove files, in one directory or each in its own.
+//!
+//! What they do is on disk before they go on (dirsync), so that the lock is held for longer than it takes to be given a
+//! CPU: however busy the machine is otherwise, it is the lock that is waited for.
+
+use std::time::Duration;
+
+use profiler::profile::Subject;
+
+use super::scenario::{Bench, EXT4, Expected, Scenario};
+use super::work::repeat;
+
+const ID: &str = "sleeping-lock-contention";
+const TIME: Duration = Duration::from_secs(3);
+const THREADS: usize = 4;
+
+fn make_and_remove(bench: &mut Bench, folder: impl Fn(usize) -> usize + Sync) -> Result<(), String> {
+    let disk = bench.disk(256, EXT4, "noatime,dirsync")?;
+    for number in 0..THREADS {
+        std::fs::create_dir(disk.file(&number.to_string())).unwrap();
+    }
+    bench.measure(|| {
+        repeat("remover", THREADS, TIME, |number| {
+            let path = disk.file(&format!("{}/{number}", folder(number)));
+            std::fs::File::create(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+        })
+    });
+    Ok(())
+}
+
+/// One rw_semaphore for all of them: that of the directory's inode.
+pub fn one_directory() -> Scenario {
+    Scenario::reproducer(
+        ID,
+        "four threads that make and remove files in one directory of ext4 with dirsync",
+        |bench| {
+            make_and_remove(bench, |_| 0)?;
+            Ok(Expected::about(Subject::Process("remover".to_owned())))
+        },
+    )
+}
+
+/// The same work, a directory each.
+pub fn own_directories() -> Scenario {
+    Scenario::look_alike(ID, "the same, each thread in a directory of its own", |bench| {
+        make_and_remove(bench, |number| number)?;
+        Expected::silence()
+    })
+}
