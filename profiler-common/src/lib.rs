@@ -7,6 +7,9 @@
 /// (`kernel.perf_event_max_stack` is 127).
 pub const MAX_FRAMES: usize = 127;
 
+/// Bytes of kernel memory that user space can have read at a time, and one more; a power of two.
+pub const MEMORY_LEN: usize = 4096;
+
 /// Programs that can be on one CPU at a time: task, softirq, hardirq and NMI, and one to spare.
 pub const SLOTS: u32 = 5;
 

@@ -15,6 +15,7 @@ mod cpu;
 mod kernel;
 mod lock;
 mod maps;
+mod memory;
 mod page_alloc;
 mod read;
 mod read_syscalls;

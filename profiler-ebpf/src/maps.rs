@@ -6,8 +6,8 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, ReadKey,
-    ReadTotals, ReadaheadTotals, SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
+    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, MEMORY_LEN,
+    ReadKey, ReadTotals, ReadaheadTotals, SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
 };
 
 /// Orders that page allocations are counted by; the buddy allocator's largest is 10.
@@ -89,3 +89,7 @@ pub static SPINNING: PerCpuArray<[u64; 16]> = PerCpuArray::with_max_entries(1, 0
 /// Processes that are measured.
 #[map]
 pub static TARGETS: HashMap<u32, u8> = HashMap::with_max_entries(32768, 0);
+
+/// What `read_memory` has read last.
+#[map]
+pub static MEMORY: Array<[u8; MEMORY_LEN]> = Array::with_max_entries(1, 0);

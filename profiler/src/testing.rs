@@ -303,6 +303,7 @@ fn locks() -> Vec<LockStat> {
     let lock = |address, name: Option<&str>, kind, waits, total_ns, max_ns| LockStat {
         address,
         name: name.map(str::to_owned),
+        named_by: None,
         kind,
         waits,
         total_ns,

@@ -76,7 +76,8 @@ pub fn run(args: &Args, verbose: bool) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the event loop")?;
-    let (session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    let (mut session, status) = runtime.block_on(measure(args, scope, target, verbose))?;
+    session.findings = crate::diagnose::diagnose(&session);
 
     let printed = present(&session, &args.view.view(), &args.present);
     let saved = save(&session, &output);

@@ -5,7 +5,9 @@ mod attach;
 mod batch;
 mod cpu;
 mod drain;
+mod locks;
 mod mappings;
+mod memory;
 mod misses;
 mod object;
 mod session;
@@ -382,8 +384,9 @@ impl Collector {
         };
         // The programs stay until their own addresses have names. The kernel takes a grace period for
         // each that it detaches: meanwhile the report is printed.
-        let ebpf = self.ebpf;
-        let session = session::build(raw);
+        let mut ebpf = self.ebpf;
+        let mut session = session::build(raw);
+        locks::name(&mut session, &mut ebpf);
         std::thread::spawn(move || drop(ebpf));
         Ok(session)
     }

@@ -532,6 +532,7 @@ fn locks(totals: &Totals) -> Vec<LockStat> {
         .map(|(key, value)| LockStat {
             address: key.lock,
             name: None,
+            named_by: None,
             kind: LockKind::from_flags(key.flags as u32),
             waits: value.waits,
             total_ns: value.total,

@@ -9,6 +9,7 @@ mod cacheline_contention;
 mod devices;
 mod document;
 mod facts;
+mod lock_table;
 mod number;
 mod read_amplification;
 mod readahead_disabled;
@@ -22,6 +23,7 @@ use crate::profile::{Finding, Session, Subject};
 
 pub use document::{EXPLAINED, NEVER_SUSPECTED, document};
 pub use facts::{Facts, FrameSet, StackView};
+pub use lock_table::{LockClass, lock_of};
 pub use symbols::normalize;
 pub use unseen::{Unseen, unseen};
 

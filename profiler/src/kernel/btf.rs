@@ -25,6 +25,8 @@ pub enum BtfError {
     Format(&'static str),
 }
 
+mod member_at;
+
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
 

@@ -1,4 +1,4 @@
-//! /proc/kallsyms: which functions the kernel and its modules have, and where.
+//! /proc/kallsyms: which functions and variables the kernel and its modules have, and where.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -47,9 +47,102 @@ fn parse(text: &str, wanted: impl Fn(&str) -> bool) -> HashMap<String, u64> {
         .collect()
 }
 
+/// A lock this far behind a symbol (bytes) is not in its variable. The largest that have locks are hash
+/// tables.
+const LARGEST_VARIABLE: u64 = 1 << 20;
+
+/// Variables, by address. Empty for kernels that list functions only (without CONFIG_KALLSYMS_ALL).
+#[derive(Debug, Default)]
+pub struct DataSymbols {
+    /// Names, one after the other: there are tens of thousands.
+    names: String,
+    /// Address, and where the name begins and ends in `names`; sorted.
+    symbols: Vec<(u64, u32, u32)>,
+    /// Where the variables that each CPU has its own of begin and end.
+    per_cpu: Option<(u64, u64)>,
+}
+
+impl DataSymbols {
+    /// Those of the running kernel; takes some 40 ms.
+    pub fn read() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut data = Self::default();
+        for line in text.lines() {
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            if !matches!(kind, "d" | "D" | "b" | "B" | "a" | "A" | "r" | "R" | "v" | "V") {
+                continue;
+            }
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            let start = data.names.len() as u32;
+            data.names.push_str(name);
+            data.symbols.push((address, start, data.names.len() as u32));
+        }
+        data.symbols.sort_unstable();
+        // Kernels list a few variables in any case; this one only if they list all. Addresses may be hidden.
+        if data.address_of("init_task").is_none_or(|address| address == 0) {
+            return Self::default();
+        }
+        data.per_cpu = data.address_of("__per_cpu_start").zip(data.address_of("__per_cpu_end"));
+        data
+    }
+
+    /// The address of a variable.
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        self.symbols.iter().find(|symbol| self.name(symbol) == name).map(|symbol| symbol.0)
+    }
+
+    /// The variable that holds `address`, and how far into it that is.
+    pub fn at(&self, address: u64) -> Option<(&str, u64)> {
+        // Those of a CPU's own have addresses from 0 on in some kernels: offsets.
+        const KERNEL: u64 = 1 << 63;
+        if address < KERNEL { None } else { self.before(address) }
+    }
+
+    /// The same for a variable that each CPU has its own of; `address` is that of its symbol.
+    pub fn per_cpu(&self, address: u64) -> Option<(&str, u64)> {
+        let (start, end) = self.per_cpu?;
+        if (start..end).contains(&address) { self.before(address) } else { None }
+    }
+
+    fn before(&self, address: u64) -> Option<(&str, u64)> {
+        let after = self.symbols.partition_point(|symbol| symbol.0 <= address);
+        let symbol = self.symbols.get(after.checked_sub(1)?)?;
+        let offset = address - symbol.0;
+        (offset < LARGEST_VARIABLE).then(|| (self.name(symbol), offset))
+    }
+
+    fn name(&self, symbol: &(u64, u32, u32)) -> &str {
+        &self.names[symbol.1 as usize..symbol.2 as usize]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_found_by_address() {
+        let text = "0000000000000000 A __per_cpu_start\n0000000000021000 A runqueues\n\
+                    0000000000030000 A __per_cpu_end\nffffffff82000000 D init_task\n\
+                    ffffffff82600000 b inode_hash_lock\nffffffff82600040 t a_function\n";
+        let data = DataSymbols::parse(text);
+        assert_eq!(data.at(0xffff_ffff_8260_0000), Some(("inode_hash_lock", 0)));
+        assert_eq!(data.at(0xffff_ffff_8260_0044), Some(("inode_hash_lock", 0x44)));
+        assert_eq!(data.at(0xffff_8880_0000_1000), None);
+        assert_eq!(data.at(0x21010), None);
+        assert_eq!(data.per_cpu(0x21010), Some(("runqueues", 0x10)));
+        assert_eq!(data.per_cpu(0x40000), None);
+        // Functions only: then the variables that are listed say nothing about those that are not.
+        let few = DataSymbols::parse("ffffffff82600000 b inode_hash_lock\n");
+        assert_eq!(few.at(0xffff_ffff_8260_0000), None);
+    }
 
     #[test]
     fn parses_functions_and_nothing_else() {

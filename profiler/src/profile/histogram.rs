@@ -89,18 +89,23 @@ impl Histogram {
 
     /// The upper end of the bucket in which the quantile `q` (0 to 1) falls, or `None` without values.
     pub fn quantile_below(&self, q: f64) -> Option<u64> {
-        let total: u64 = self.buckets.iter().sum();
-        if total == 0 {
-            return None;
-        }
-        let rank = (q.clamp(0.0, 1.0) * total as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                return Some(Self::bucket_start(bucket + 1).saturating_sub(u64::from(bucket < 64)));
-            }
-        }
-        None
+        quantile_below(&self.buckets, q)
     }
+}
+
+/// The same of the `buckets` of a [`Histogram`] alone.
+pub fn quantile_below(buckets: &[u64], q: f64) -> Option<u64> {
+    let total: u64 = buckets.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let rank = (q.clamp(0.0, 1.0) * total as f64).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    for (bucket, count) in buckets.iter().enumerate() {
+        seen += count;
+        if seen >= rank {
+            return Some(Histogram::bucket_start(bucket + 1).saturating_sub(u64::from(bucket < 64)));
+        }
+    }
+    None
 }

@@ -293,9 +293,12 @@ pub struct Loss {
 pub struct LockStat {
     /// Address of the lock.
     pub address: u64,
-    /// Its symbol, where it is a static one.
+    /// Its name: the symbol of a static one, or the structure and member that it is: `inode.i_rwsem`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
+    /// How the name was found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub named_by: Option<NamedBy>,
     /// Kind of lock and of waiting.
     pub kind: LockKind,
     /// Waits.
@@ -307,6 +310,18 @@ pub struct LockStat {
     /// Waits by log2 of their ns, as the buckets of a [`Histogram`].
     #[serde(default)]
     pub buckets: Vec<u64>,
+}
+
+/// How the name of a lock was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NamedBy {
+    /// It is a variable of the kernel's.
+    Symbol,
+    /// It lies in a slab object, and is a member of the structure that this is.
+    SlabMember,
+    /// By the functions that wait for it, of which it is known what they lock.
+    Caller,
 }
 
 /// Readahead of one file.

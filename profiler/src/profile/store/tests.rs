@@ -227,6 +227,7 @@ fn full_session() -> Session {
     session.locks.push(LockStat {
         address: u64::MAX,
         name: Some("lock".into()),
+        named_by: Some(super::super::NamedBy::Caller),
         kind: LockKind::Spin,
         waits: 1,
         total_ns: 2,

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use super::device_name;
 use super::style::Style;
 use super::table::{Align, Table};
+use crate::profile::histogram::quantile_below;
 use crate::profile::units;
-use crate::profile::{BlockStat, Histogram, LockStat, Measure, ReadHow, Session, Source, Target};
+use crate::profile::{BlockStat, Histogram, LockStat, Measure, NamedBy, ReadHow, Session, Source, Target};
 use crate::report::escape::sanitize;
 
 /// Rows of a table at most.
@@ -251,23 +252,38 @@ fn lock_table(locks: &[&LockStat]) -> Table {
         ("waits", Align::Right),
         ("total", Align::Right),
         ("mean", Align::Right),
+        ("p50 <", Align::Right),
+        ("p99 <", Align::Right),
         ("max", Align::Right),
     ]);
     for lock in locks.iter().take(ROWS) {
-        let name = match &lock.name {
-            Some(name) => sanitize(name).into_owned(),
-            None => format!("{:#018x}", lock.address),
+        let quantile = |q| {
+            let below = quantile_below(&lock.buckets, q).map(|ns| ns.min(lock.max_ns));
+            or_dash(below.map(|ns| units::duration(ns as f64)))
         };
         table.row(vec![
-            name,
+            lock_name(lock),
             lock.kind.name().to_owned(),
             units::grouped(lock.waits),
             units::duration(lock.total_ns as f64),
             or_dash(mean(lock.total_ns, lock.waits).map(units::duration)),
+            quantile(0.5),
+            quantile(0.99),
             units::duration(lock.max_ns as f64),
         ]);
     }
     table
+}
+
+/// The name of a lock. Where it is a member, the end of the address tells it from others of the same name.
+fn lock_name(lock: &LockStat) -> String {
+    match &lock.name {
+        Some(name) if matches!(lock.named_by, Some(NamedBy::SlabMember | NamedBy::Caller)) => {
+            format!("{} @{:x}", sanitize(name), lock.address & 0xff_ffff)
+        }
+        Some(name) => sanitize(name).into_owned(),
+        None => format!("{:#018x}", lock.address),
+    }
 }
 
 fn left_out(rows: usize, out: &mut dyn Write) -> io::Result<()> {
