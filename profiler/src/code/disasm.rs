@@ -73,6 +73,15 @@ impl Code {
         self.before.get(index).map_or(&[], Vec::as_slice)
     }
 
+    /// Where calls and jumps go that leave the function.
+    pub fn leaves_to(&self) -> impl Iterator<Item = u64> {
+        let near = self.lines.iter().filter(|line| is_near(&line.decoded));
+        near.map(|line| line.decoded.near_branch_target()).filter(|target| {
+            let inside = target.wrapping_sub(self.start);
+            inside == 0 || inside >= u64::from(self.size())
+        })
+    }
+
     /// The instruction that a branch goes to, where that is in this function.
     pub(super) fn target(&self, index: usize) -> Option<usize> {
         let line = self.lines.get(index)?;

@@ -13,3 +13,7 @@
 
 pub mod disasm;
 pub mod flow;
+pub mod samples;
+mod text;
+
+pub use samples::samples_by_address;

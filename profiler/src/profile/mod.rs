@@ -5,6 +5,7 @@
 //! nothing else.
 
 pub mod calltree;
+pub mod code;
 pub mod finding;
 pub mod flat;
 pub mod histogram;
@@ -20,6 +21,10 @@ pub(crate) mod units;
 pub mod view;
 
 pub use calltree::{CallTree, NodeId};
+pub use code::{
+    FunctionCode, FunctionText, InstructionSamples, LayoutAdvice, LineOfMember, MemberAccess, MemberRef, Neighbour,
+    Wait, Writer,
+};
 pub use finding::{Advice, Confidence, Evidence, Finding, Impact, Mark, Resource, Severity, Subject};
 pub use flat::{FlatEntry, flat};
 pub use histogram::{Histogram, Measure};
