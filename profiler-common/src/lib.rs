@@ -39,10 +39,12 @@ pub enum Stream {
     Bio = 6,
     /// Reads that enter a file system; weight in bytes. Counted, without stacks.
     Read = 7,
+    /// Direct reclaim and compaction; weight in ns.
+    Reclaim = 8,
 }
 
 /// Number of [`Stream`]s.
-pub const STREAMS: u32 = 8;
+pub const STREAMS: u32 = 9;
 
 impl Stream {
     /// All streams, in the order of their numbers.
@@ -55,6 +57,7 @@ impl Stream {
         Stream::Block,
         Stream::Bio,
         Stream::Read,
+        Stream::Reclaim,
     ];
 }
 
@@ -84,6 +87,10 @@ pub mod measure {
     pub const READAHEAD_WANTED: u16 = 5;
     /// Pages asked of the file system by readahead, by device.
     pub const READAHEAD_ISSUED: u16 = 6;
+    /// Bytes of an issued request that begins where another one has just ended, by device and direction.
+    pub const CONTIGUOUS_SIZE: u16 = 7;
+    /// Bytes of an issued request that is on stable storage once it completes (REQ_FUA), by device and direction.
+    pub const FUA_SIZE: u16 = 8;
 }
 
 /// Directions of block I/O ([`HistKey::op`], [`WeightKey::sub`]).
@@ -106,7 +113,8 @@ pub struct WeightKey {
     pub kernel_stack: u64,
     /// Hash of the user stack; 0: none.
     pub user_stack: u64,
-    /// Lock: its address. Block and readahead: device number. Page allocation: order.
+    /// Lock: its address. Block and readahead: device number. Page allocation and reclaim: order
+    /// ([`reclaim::NO_ORDER`]: not known).
     pub detail: u64,
     /// Control group id (kernfs node id); 0: not known.
     pub cgroup: u64,
@@ -116,7 +124,7 @@ pub struct WeightKey {
     pub cpu: u16,
     /// A [`Stream`].
     pub stream: u8,
-    /// Lock: its `LCB_F_*` flags. Block: direction. Else 0.
+    /// Lock: its `LCB_F_*` flags. Block: direction. Reclaim: a number of [`reclaim`]. Else 0.
     pub sub: u8,
     /// Thread name.
     pub comm: [u8; COMM_LEN],
@@ -209,6 +217,12 @@ pub mod aux {
     pub const BLOCK_LOST_REQUEST: usize = 0;
     /// Block: completions of requests that were issued before the measurement, or whose issue was lost.
     pub const BLOCK_UNPAIRED_COMPLETION: usize = 1;
+    /// Block: requests that did not find room in the map of the ends of requests.
+    pub const BLOCK_LOST_END: usize = 2;
+    /// Reclaim: phases that began and did not find room in the map of those that go on.
+    pub const RECLAIM_LOST_BEGIN: usize = 0;
+    /// Reclaim: ends without a begin (it began before the measurement, or its begin was lost).
+    pub const RECLAIM_UNPAIRED_END: usize = 1;
     /// Any stream: values that did not find room in the map of histograms.
     pub const LOST_HISTOGRAM: usize = 3;
 }
@@ -369,6 +383,76 @@ pub struct InFlight {
     pub left: u64,
 }
 
+/// Ends of requests that are remembered for each device and direction: as many streams of contiguous requests
+/// can be told apart.
+pub const ENDS: usize = 8;
+
+/// Key of the ends of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct EndsKey {
+    /// Device number, kernel encoding.
+    pub device: u32,
+    /// A direction of [`op`].
+    pub op: u32,
+}
+
+/// Where the latest requests ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Ends {
+    /// Sectors after their last ones, in turn; 0: none yet.
+    pub sectors: [u64; ENDS],
+    /// Whose turn it is.
+    pub next: u64,
+}
+
+/// Why a task works for free memory instead of for itself ([`ReclaimTotals::by_cause`], [`WeightKey::sub`]).
+pub mod reclaim {
+    /// No free pages in a zone.
+    pub const DIRECT: usize = 0;
+    /// A memory control group is at its limit.
+    pub const MEMCG: usize = 1;
+    /// No free block of the order; also the compaction daemon's work ahead.
+    pub const COMPACTION: usize = 2;
+    /// Places for them: a power of two, so that a mask bounds an index.
+    pub const CAUSES: usize = 4;
+    /// Order of a phase whose begin does not say.
+    pub const NO_ORDER: u64 = 255;
+}
+
+/// Phases of reclaim of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReclaimPhases {
+    /// Phases that have ended.
+    pub count: u64,
+    /// ns that they took.
+    pub ns: u64,
+    /// Pages that they freed.
+    pub pages: u64,
+}
+
+/// Reclaim on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReclaimTotals {
+    /// By a number of [`reclaim`].
+    pub by_cause: [ReclaimPhases; reclaim::CAUSES],
+    /// Times that kswapd woke up, whoever is measured.
+    pub kswapd_wakes: u64,
+}
+
+/// A phase of reclaim that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Reclaiming {
+    /// Its start, ns.
+    pub since: u64,
+    /// Order of the allocation it is for, or [`reclaim::NO_ORDER`].
+    pub order: u64,
+}
+
 #[cfg(feature = "user")]
 mod pod {
     use super::*;
@@ -391,6 +475,10 @@ mod pod {
     unsafe impl aya::Pod for InFlight {}
     unsafe impl aya::Pod for ReadKey {}
     unsafe impl aya::Pod for ReadTotals {}
+    unsafe impl aya::Pod for EndsKey {}
+    unsafe impl aya::Pod for Ends {}
+    unsafe impl aya::Pod for ReclaimTotals {}
+    unsafe impl aya::Pod for Reclaiming {}
 }
 
 const _: () = assert!(size_of::<WeightKey>() == 4 * 8 + 4 + 2 + 1 + 1 + COMM_LEN);

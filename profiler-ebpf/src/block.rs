@@ -12,6 +12,7 @@ use aya_ebpf::programs::{BtfTracePointContext, TracePointContext};
 use profiler_common::{HistKey, InFlight, Stream, aux, measure, op};
 
 use crate::config::*;
+use crate::contiguous::{self, Place};
 use crate::kernel::read;
 use crate::maps::IN_FLIGHT;
 use crate::record::{Detail, claim, running, with_slot};
@@ -50,7 +51,9 @@ pub fn rq_issue_btf(ctx: BtfTracePointContext) -> u32 {
     let rq: *const u8 = if RQ_ISSUE_ARG.load() == 0 { ctx.arg(0) } else { ctx.arg(1) };
     let request = request_of(rq as u64);
     let bytes: u32 = read(rq as u64, OFF_RQ_DATA_LEN.load());
-    issued(request, u64::from(bytes));
+    let flags: u32 = read(rq as u64, OFF_RQ_CMD_FLAGS.load());
+    let sector: u64 = read(rq as u64, OFF_RQ_SECTOR.load());
+    issued(request, sector, u64::from(bytes), flags & REQ_FUA.load() != 0);
     0
 }
 
@@ -81,7 +84,8 @@ pub fn rq_issue_tp(ctx: TracePointContext) -> u32 {
     let sector: u64 = read(record, TP_RQ_ISSUE_SECTOR.load());
     let bytes: u32 = read(record, TP_RQ_ISSUE_BYTES.load());
     let op = op_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
-    issued(Request { key: sector_key(device, sector, op), device, op }, u64::from(bytes));
+    let fua = fua_of_rwbs(record, TP_RQ_ISSUE_RWBS.load());
+    issued(Request { key: sector_key(device, sector, op), device, op }, sector, u64::from(bytes), fua);
     0
 }
 
@@ -146,6 +150,15 @@ pub fn op_of_rwbs(record: u64, offset: u32) -> u8 {
     }
 }
 
+/// Whether the string of a tracepoint has an F behind the direction, which in turn is behind the F of a flush.
+#[inline(always)]
+fn fua_of_rwbs(record: u64, offset: u32) -> bool {
+    let first: u8 = read(record, offset);
+    let place = if first == b'F' { 2 } else { 1 };
+    let then: u8 = read(record, offset + place);
+    then == b'F'
+}
+
 #[inline(always)]
 fn key(measure: u16, request: Request) -> HistKey {
     HistKey { measure, op: u16::from(request.op), device: request.device }
@@ -160,7 +173,7 @@ fn queued<C: EbpfContext>(ctx: &C, device: u32, op: u8, bytes: u64) {
 }
 
 #[inline(always)]
-fn issued(request: Request, bytes: u64) {
+fn issued(request: Request, sector: u64, bytes: u64, fua: bool) {
     if !running() {
         return;
     }
@@ -175,6 +188,18 @@ fn issued(request: Request, bytes: u64) {
         }
         if IN_FLIGHT.insert(request.key, InFlight { since, left: bytes }, u64::from(BPF_ANY)).is_err() {
             slot.state.aux[aux::BLOCK_LOST_REQUEST] += 1;
+        }
+        // Flushes, and commands of the driver's own, are nowhere.
+        if again || bytes == 0 {
+            return;
+        }
+        if fua {
+            slot.histogram(key(measure::FUA_SIZE, request), bytes);
+        }
+        match contiguous::place(request.device, request.op, sector, bytes) {
+            Place::Contiguous => slot.histogram(key(measure::CONTIGUOUS_SIZE, request), bytes),
+            Place::Elsewhere => {}
+            Place::NoRoom => slot.state.aux[aux::BLOCK_LOST_END] += 1,
         }
     });
 }

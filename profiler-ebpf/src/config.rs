@@ -78,6 +78,10 @@ globals! {
     OFF_RQ_DATA_LEN: u32 = 0;
     /// request.cmd_flags
     OFF_RQ_CMD_FLAGS: u32 = 0;
+    /// request.__sector
+    OFF_RQ_SECTOR: u32 = 0;
+    /// REQ_FUA in request.cmd_flags; 0: not known, and no request has it.
+    REQ_FUA: u32 = 0;
     /// Index of the bio among the arguments of block_bio_queue (a queue came first before 5.11).
     BIO_QUEUE_ARG: u32 = 0;
     /// Index of the request among the arguments of block_rq_issue, likewise.
@@ -99,6 +103,10 @@ globals! {
     OFF_RACTL_RA: u32 = 0;
     /// address_space.host
     OFF_MAPPING_HOST: u32 = 0;
+
+    /// Index of the order among the arguments of the functions behind mm_vmscan_*_reclaim_begin, of which
+    /// the first is the tracepoint's own.
+    RECLAIM_ORDER_ARG: u32 = 1;
 
     /// Index of the number of vectors among the arguments of bio_alloc_bioset.
     BIO_VECS_ARG: u32 = 0;
@@ -189,6 +197,10 @@ globals! {
     TP_RQ_COMPLETE_SECTOR: u32 = 0;
     TP_RQ_COMPLETE_NR_SECTOR: u32 = 0;
     TP_RQ_COMPLETE_RWBS: u32 = 0;
+    TP_DIRECT_RECLAIM_ORDER: u32 = 0;
+    TP_DIRECT_RECLAIM_PAGES: u32 = 0;
+    TP_MEMCG_RECLAIM_ORDER: u32 = 0;
+    TP_MEMCG_RECLAIM_PAGES: u32 = 0;
     TP_FORK_PARENT: u32 = 0;
     TP_FORK_CHILD: u32 = 0;
 }

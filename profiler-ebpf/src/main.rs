@@ -11,6 +11,7 @@
 mod bio;
 mod block;
 mod config;
+mod contiguous;
 mod cpu;
 mod kernel;
 mod lock;
@@ -21,6 +22,7 @@ mod read;
 mod read_syscalls;
 mod readahead;
 mod readahead_functions;
+mod reclaim;
 mod record;
 mod spin;
 mod target;

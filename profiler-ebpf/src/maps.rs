@@ -6,8 +6,9 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, PerCpuHashMap};
 use profiler_common::{
-    CpuState, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES, MEMORY_LEN,
-    ReadKey, ReadTotals, ReadaheadTotals, SLOTS, STREAMS, StreamState, Wait, WaitKey, Weight, WeightKey,
+    CpuState, Ends, EndsKey, Frames, Hist, HistKey, InFlight, InodeKey, LockKey, LockTotals, MAX_FRAMES,
+    MEMORY_LEN, ReadKey, ReadTotals, ReadaheadTotals, ReclaimTotals, Reclaiming, SLOTS, STREAMS, StreamState,
+    Wait, WaitKey, Weight, WeightKey,
 };
 
 /// Orders that page allocations are counted by; the buddy allocator's largest is 10.
@@ -76,6 +77,18 @@ pub static INODES: HashMap<InodeKey, ReadaheadTotals> = HashMap::with_max_entrie
 /// Requests that devices are working on, by the address of the request (or by device and sector).
 #[map]
 pub static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(16384, 0);
+
+/// Where the latest requests ended, by device and direction.
+#[map]
+pub static ENDS: HashMap<EndsKey, Ends> = HashMap::with_max_entries(1024, 0);
+
+/// Reclaim and compaction.
+#[map]
+pub static RECLAIM: PerCpuArray<ReclaimTotals> = PerCpuArray::with_max_entries(1, 0);
+
+/// Phases of reclaim that go on, by thread id * 4 + cause.
+#[map]
+pub static RECLAIMING: HashMap<u64, Reclaiming> = HashMap::with_max_entries(16384, 0);
 
 /// Reads asked of file systems.
 #[map]

@@ -166,6 +166,7 @@ pub(crate) fn session() -> Session {
         request_bytes: 668_160 * 65_536,
         completed: 668_100,
         completed_bytes: 668_100 * 65_536,
+        ..BlockStat::default()
     }];
     session.profile = profile(nvme);
     session
@@ -200,6 +201,7 @@ fn host(nvme: Device, btrfs: Device) -> Host {
             options: "rw".to_owned(),
             read_ahead_kb: Some(0),
         }],
+        memory_limits: Vec::new(),
     }
 }
 

@@ -2,8 +2,9 @@
 
 mod common;
 
+use common::disk::Disk;
 use common::run::profiler;
-use common::{attach, exclusive, is_root};
+use common::{attach, exclusive, is_root, skip::skip};
 
 #[test]
 fn json_is_all_there_is_on_standard_output() {
@@ -44,6 +45,36 @@ fn without_findings_the_status_is_the_commands() {
     };
     assert_eq!(with("true"), 0);
     assert_eq!(with("exit 5"), 5);
+}
+
+#[test]
+fn what_is_found_decides_the_status_of_a_command_that_succeeds() {
+    const NAME: &str = "findings::what_is_found_decides_the_status_of_a_command_that_succeeds";
+    if !is_root(NAME) {
+        return;
+    }
+    let _turn = exclusive();
+    let disk = match Disk::format(64, "mkfs.ext4 -q").and_then(|disk| disk.mount("noatime").map(|()| disk)) {
+        Ok(disk) => disk,
+        Err(reason) => return skip(NAME, &reason),
+    };
+    let file = disk.file("data");
+    std::fs::write(&file, vec![1; 16 << 20]).unwrap();
+    disk.set_readahead(0);
+    let with = |after: &str| {
+        Disk::drop_caches();
+        let script = format!("cat {file} >/dev/null; {after}");
+        attach(&["--fail-on", "warning", "--probes", "readahead,read,block", "--", "sh", "-c", &script])
+    };
+    let run = with("true");
+    let session = run.session();
+    if !session.probe("readahead").is_some_and(|probe| probe.is_attached()) {
+        return skip(NAME, "the probe readahead cannot attach");
+    }
+    assert!(session.findings.iter().any(|finding| finding.id == "readahead-disabled"), "{}", run.stdout);
+    assert!(run.stdout.contains(" readahead-disabled, confirmed: "), "{}", run.stdout);
+    assert_eq!(run.code(), 3, "{}", run.stderr);
+    assert_eq!(with("exit 5").code(), 5);
 }
 
 #[test]

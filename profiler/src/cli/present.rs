@@ -50,7 +50,11 @@ pub enum FailOn {
 /// seen enough (`| head`) is no error.
 pub fn present(session: &Session, view: &View, args: &PresentArgs) -> anyhow::Result<u8> {
     let stdout = io::stdout();
-    let style = text::Style { color: stdout.is_terminal(), ..Default::default() };
+    let style = text::Style {
+        color: stdout.is_terminal(),
+        width: terminal_size::terminal_size_of(&stdout)
+            .map_or(text::Style::MAX_WIDTH, |(columns, _)| columns.0.into()),
+    };
     let mut out = io::BufWriter::new(stdout.lock());
     let rendered = match args.format {
         Format::Text => text::render(session, view, &style, &mut out),
@@ -87,11 +91,10 @@ mod tests {
     fn severity_decides_and_confidence_does_not() {
         let of = |severity, confidence| Finding { confidence, ..finding("small-io", severity, &[]) };
         let info = of(Severity::Info, Confidence::Confirmed);
-        let warning = of(Severity::Warning, Confidence::Suspected);
-        let critical = of(Severity::Critical, Confidence::Suspected);
-        let both = [info.clone(), warning.clone()];
+        let warning = [info.clone(), of(Severity::Warning, Confidence::Suspected)];
+        let critical = [info, of(Severity::Critical, Confidence::Suspected)];
         for (findings, on_warning, on_critical) in
-            [(&[][..], 0, 0), (&[info.clone()], 0, 0), (&both, FOUND, 0), (&[info, critical], FOUND, FOUND)]
+            [(&[][..], 0, 0), (&warning[..1], 0, 0), (&warning, FOUND, 0), (&critical, FOUND, FOUND)]
         {
             assert_eq!(verdict(findings, None), 0);
             assert_eq!(verdict(findings, Some(FailOn::Warning)), on_warning, "{findings:?}");

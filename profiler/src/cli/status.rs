@@ -44,7 +44,7 @@ impl Status {
         let events = |stream: Stream| progress.events[stream as usize];
         bar.set_message(format!(
             // The right end is cut off on narrow terminals: what to do, and what goes wrong, comes first.
-            "{:.0} s, Ctrl-C ends it  {} samples  lost {}  lock {}  block {}  readahead {}  page-alloc {}  [{}]",
+            "{:.0} s, Ctrl-C ends it  {} samples  lost {}  lock {}  block {}  readahead {}  page-alloc {}  reclaim {}  [{}]",
             collector.elapsed().as_secs_f64(),
             short(progress.samples),
             short(progress.lost),
@@ -52,6 +52,7 @@ impl Status {
             short(events(Stream::Block)),
             short(events(Stream::Readahead)),
             short(events(Stream::PageAlloc)),
+            short(events(Stream::Reclaim)),
             self.probes,
         ));
         bar.tick();

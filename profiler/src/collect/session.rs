@@ -1,20 +1,21 @@
 //! From maps to model: turns what was collected into a [`Session`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler_common::{Hist, HistKey, Stream, StreamState, Weight, WeightKey, aux, measure, op};
+use profiler_common::{Hist, HistKey, Stream, StreamState, Weight, WeightKey, aux, measure, op, reclaim};
 use rustc_hash::FxBuildHasher;
 
 use super::drain::Collected;
 use super::totals::Totals;
-use crate::kernel::cgroup::CgroupNames;
+use crate::kernel::cgroup::{CgroupNames, memory_limit};
 use crate::kernel::host::host_facts;
+use crate::kernel::sources::Sources;
 use crate::profile::session::{ReadHow, ReadStat, Source};
 use crate::profile::{
     BlockStat, Counter, Device, Frame, Histogram, IoOp, Kind, Labels, LocationId, LockKind, LockStat, Loss,
-    Measure, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
+    Measure, MemoryLimit, Probe, ProbeState, Profile, ReadaheadStat, Session, Stack, Target, Unit,
 };
 use crate::symbolize::{KernelSymbols, Processes, UserSymbols, lookup_address};
 
@@ -91,6 +92,7 @@ pub fn build(raw: Raw) -> Session {
     profile.merge_equal();
     session.profile = profile;
 
+    session.host.memory_limits = memory_limits(&session.profile);
     for probe in &mut session.probes {
         fill(probe, &raw.totals, raw.due);
     }
@@ -138,6 +140,15 @@ pub fn build(raw: Raw) -> Session {
     session
 }
 
+/// Limits of the control groups that reclaimed memory, as they are now.
+fn memory_limits(profile: &Profile) -> Vec<MemoryLimit> {
+    let groups: BTreeSet<&str> = profile
+        .of_kind(Kind::Reclaim)
+        .filter_map(|stack| profile.labels(stack.labels).cgroup.as_deref())
+        .collect();
+    groups.into_iter().take(TABLE).filter_map(|group| memory_limit(&Sources::default(), group)).collect()
+}
+
 /// The streams that feed a probe.
 fn streams_of(probe: &str) -> &'static [Stream] {
     match probe {
@@ -148,6 +159,7 @@ fn streams_of(probe: &str) -> &'static [Stream] {
         "block" => &[Stream::Block],
         "bio" => &[Stream::Bio],
         "read" => &[Stream::Read],
+        "reclaim" => &[Stream::Reclaim],
         _ => &[],
     }
 }
@@ -195,6 +207,27 @@ fn fill(probe: &mut Probe, totals: &Totals, due: Option<u64>) {
         "block" => {
             let unpaired = state(Stream::Block).aux[aux::BLOCK_UNPAIRED_COMPLETION];
             counters.push(("completions of requests issued before", Unit::Events, unpaired));
+        }
+        "reclaim" => {
+            let by_cause = &totals.reclaim.by_cause;
+            let (direct, memcg) = (by_cause[reclaim::DIRECT], by_cause[reclaim::MEMCG]);
+            let compaction = by_cause[reclaim::COMPACTION];
+            counters.push(("direct reclaims", Unit::Events, direct.count));
+            counters.push(("time in direct reclaim", Unit::Nanoseconds, direct.ns));
+            counters.push(("pages freed by direct reclaim", Unit::Pages, direct.pages));
+            counters.push(("memcg reclaims", Unit::Events, memcg.count));
+            counters.push(("time in memcg reclaim", Unit::Nanoseconds, memcg.ns));
+            counters.push(("pages freed by memcg reclaim", Unit::Pages, memcg.pages));
+            counters.push(("compactions", Unit::Events, compaction.count));
+            counters.push(("time in compaction", Unit::Nanoseconds, compaction.ns));
+            counters.push((
+                "kswapd wakeups (whoever is measured)",
+                Unit::Events,
+                totals.reclaim.kswapd_wakes,
+            ));
+            let unpaired = state(Stream::Reclaim).aux[aux::RECLAIM_UNPAIRED_END];
+            counters.push(("phases that had begun before", Unit::Events, unpaired));
+            counters.push(("phases that still went on", Unit::Events, totals.reclaiming));
         }
         _ => {}
     }
@@ -248,6 +281,18 @@ fn losses(probes: &[Probe], totals: &Totals, missing: u64) -> Vec<Loss> {
                         &probe.name,
                         "no room in the map of requests (no latency)",
                         aux[aux::BLOCK_LOST_REQUEST],
+                    );
+                    lost(
+                        &probe.name,
+                        "no room in the table of the ends of requests (counted, but not as contiguous)",
+                        aux[aux::BLOCK_LOST_END],
+                    );
+                }
+                Stream::Reclaim => {
+                    lost(
+                        &probe.name,
+                        "no room in the map of phases that go on",
+                        aux[aux::RECLAIM_LOST_BEGIN],
                     );
                 }
                 _ => {}
@@ -416,6 +461,7 @@ impl<'a> StackBuilder<'a> {
             }
             Some(Kind::Readahead) => labels.device = Some(Device::from_kernel(key.detail as u32)),
             Some(Kind::PageAlloc) => labels.order = Some(key.detail as u8),
+            Some(Kind::Reclaim) if key.detail != reclaim::NO_ORDER => labels.order = Some(key.detail as u8),
             _ => {}
         }
         self.profile.intern_labels(labels)
@@ -455,6 +501,7 @@ fn kind_of(stream: u8) -> Option<Kind> {
         Stream::Readahead => Kind::Readahead,
         Stream::Block => Kind::BlockIo,
         Stream::Bio => Kind::Bio,
+        Stream::Reclaim => Kind::Reclaim,
         Stream::Read => return None,
     })
 }
@@ -597,8 +644,14 @@ fn reads(totals: &Totals) -> Vec<ReadStat> {
 fn block(totals: &Totals) -> Vec<BlockStat> {
     let mut stats: HashMap<(u32, u16), BlockStat> = HashMap::new();
     for (key, hist) in &totals.histograms {
-        let measured =
-            [measure::BIO_SIZE, measure::REQUEST_SIZE, measure::COMPLETED_SIZE, measure::REQUEST_LATENCY];
+        let measured = [
+            measure::BIO_SIZE,
+            measure::REQUEST_SIZE,
+            measure::COMPLETED_SIZE,
+            measure::REQUEST_LATENCY,
+            measure::CONTIGUOUS_SIZE,
+            measure::FUA_SIZE,
+        ];
         if !measured.contains(&key.measure) {
             continue;
         }
@@ -606,17 +659,16 @@ fn block(totals: &Totals) -> Vec<BlockStat> {
         let stat = stats.entry((key.device, key.op)).or_insert_with(|| BlockStat {
             device: Device::from_kernel(key.device),
             op,
-            bios: 0,
-            bio_bytes: 0,
-            requests: 0,
-            request_bytes: 0,
-            completed: 0,
-            completed_bytes: 0,
+            ..BlockStat::default()
         });
         match key.measure {
             measure::BIO_SIZE => (stat.bios, stat.bio_bytes) = (hist.count, hist.sum),
             measure::REQUEST_SIZE => (stat.requests, stat.request_bytes) = (hist.count, hist.sum),
             measure::COMPLETED_SIZE => stat.completed_bytes = hist.sum,
+            measure::CONTIGUOUS_SIZE => {
+                (stat.contiguous, stat.contiguous_bytes) = (hist.count, hist.sum);
+            }
+            measure::FUA_SIZE => stat.fua = hist.count,
             _ => stat.completed = hist.count,
         }
     }

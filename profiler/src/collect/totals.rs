@@ -7,7 +7,7 @@ use aya::Ebpf;
 use aya::maps::{PerCpuArray, PerCpuHashMap};
 use profiler_common::{
     BUCKETS, CpuState, Hist, HistKey, InodeKey, LockKey, LockTotals, ReadKey, ReadTotals, ReadaheadTotals,
-    SLOTS, STREAMS, Stream, StreamState,
+    ReclaimTotals, Reclaiming, SLOTS, STREAMS, Stream, StreamState,
 };
 
 use super::batch;
@@ -30,6 +30,10 @@ pub struct Totals {
     pub inodes: HashMap<InodeKey, ReadaheadTotals>,
     /// Reads asked of file systems.
     pub reads: HashMap<ReadKey, ReadTotals>,
+    /// Reclaim, summed over CPUs.
+    pub reclaim: ReclaimTotals,
+    /// Phases of reclaim that have begun and not ended.
+    pub reclaiming: u64,
     /// Waits that have begun and not ended.
     pub waiting: u64,
 }
@@ -67,6 +71,15 @@ impl Totals {
             }
             totals.histograms.insert(key, sum);
         }
+        for cpu in &per_cpu::<ReclaimTotals>(ebpf, "RECLAIM", 0)? {
+            for (sum, phases) in totals.reclaim.by_cause.iter_mut().zip(cpu.by_cause) {
+                sum.count += phases.count;
+                sum.ns += phases.ns;
+                sum.pages += phases.pages;
+            }
+            totals.reclaim.kswapd_wakes += cpu.kswapd_wakes;
+        }
+        batch::read(map_fd(ebpf, "RECLAIMING")?, |_: &u64, _: &Reclaiming| totals.reclaiming += 1)?;
         batch::read(map_fd(ebpf, "LOCKS")?, |key: &LockKey, value: &LockTotals| {
             totals.locks.insert(*key, *value);
         })?;

@@ -107,6 +107,9 @@ pub fn block_io(session: &Session, disks: &[Device], op: IoOp) -> Option<BlockSt
         sum.request_bytes += stat.request_bytes;
         sum.completed += stat.completed;
         sum.completed_bytes += stat.completed_bytes;
+        sum.contiguous += stat.contiguous;
+        sum.contiguous_bytes += stat.contiguous_bytes;
+        sum.fua += stat.fua;
     }
     let mut sum = sum?;
     if session.target != Target::System && sum.request_bytes > sum.bio_bytes {

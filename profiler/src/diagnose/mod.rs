@@ -11,9 +11,11 @@ mod document;
 mod facts;
 mod lock_table;
 mod number;
+mod page_alloc_pressure;
 mod read_amplification;
 mod readahead_disabled;
 mod readahead_waste;
+mod small_io;
 mod symbols;
 mod unseen;
 
@@ -32,6 +34,8 @@ pub const ALL: &[&dyn Pathology] = &[
     &read_amplification::ReadAmplification,
     &readahead_disabled::ReadaheadDisabled,
     &readahead_waste::ReadaheadWaste,
+    &page_alloc_pressure::PageAllocPressure,
+    &small_io::SmallIo,
     &cacheline_contention::CachelineContention,
 ];
 

@@ -427,6 +427,7 @@ mod tests {
             request_bytes: calls * device_read,
             completed: calls,
             completed_bytes: calls * device_read,
+            ..BlockStat::default()
         }];
         session
     }

@@ -366,6 +366,7 @@ mod tests {
             request_bytes: 16384 * 4096,
             completed: 16384,
             completed_bytes: 16384 * 4096,
+            ..BlockStat::default()
         }];
         session.reads = vec![ReadStat {
             fs_type: "ext4".to_owned(),

@@ -255,6 +255,7 @@ mod tests {
             request_bytes: read.1,
             completed: read.0,
             completed_bytes: read.1,
+            ..BlockStat::default()
         }];
         session
     }

@@ -37,6 +37,7 @@ const MEMBERS: &[(&str, &[Member])] = &[
     ("OFF_BIO_OPF", &[("bio", "bi_opf")]),
     ("OFF_RQ_DATA_LEN", &[("request", "__data_len")]),
     ("OFF_RQ_CMD_FLAGS", &[("request", "cmd_flags")]),
+    ("OFF_RQ_SECTOR", &[("request", "__sector")]),
     // Requests knew their disk directly before 5.17.
     ("OFF_RQ_QUEUE", &[("request", "rq_disk"), ("request", "q")]),
     ("OFF_QUEUE_DISK", &[("request_queue", "disk")]),
@@ -74,6 +75,7 @@ const MEMBERS: &[(&str, &[Member])] = &[
 /// of the argument's names the one that it has.
 const ARGUMENTS: &[(&str, &[&str], &[&str])] = &[
     ("BIO_VECS_ARG", &["bio_alloc_bioset"], &["nr_vecs", "nr_iovecs"]),
+    ("RECLAIM_ORDER_ARG", &["__traceiter_mm_vmscan_direct_reclaim_begin"], &["order"]),
     ("BIO_CLONE_ARG", &["bio_alloc_clone", "bio_clone_fast"], &["bio_src", "bio"]),
 ];
 
@@ -109,6 +111,10 @@ const FIELDS: &[(&str, &str, &str, &[&str])] = &[
     ("TP_RQ_COMPLETE_SECTOR", "block", "block_rq_complete", &["sector"]),
     ("TP_RQ_COMPLETE_NR_SECTOR", "block", "block_rq_complete", &["nr_sector"]),
     ("TP_RQ_COMPLETE_RWBS", "block", "block_rq_complete", &["rwbs"]),
+    ("TP_DIRECT_RECLAIM_ORDER", "vmscan", "mm_vmscan_direct_reclaim_begin", &["order"]),
+    ("TP_DIRECT_RECLAIM_PAGES", "vmscan", "mm_vmscan_direct_reclaim_end", &["nr_reclaimed"]),
+    ("TP_MEMCG_RECLAIM_ORDER", "vmscan", "mm_vmscan_memcg_reclaim_begin", &["order"]),
+    ("TP_MEMCG_RECLAIM_PAGES", "vmscan", "mm_vmscan_memcg_reclaim_end", &["nr_reclaimed"]),
     ("TP_FORK_PARENT", "sched", "sched_process_fork", &["parent_pid"]),
     ("TP_FORK_CHILD", "sched", "sched_process_fork", &["child_pid"]),
 ];
@@ -135,6 +141,10 @@ impl Offsets {
             }
             if btf.offset_of("request", "rq_disk").is_some() {
                 values.insert("OFF_QUEUE_DISK", DISK_IN_REQUEST);
+            }
+            // enum req_flag_bits has the number of the bit.
+            if let Some(bit) = btf.enum_value("req_flag_bits", "__REQ_FUA") {
+                values.insert("REQ_FUA", 1u32.checked_shl(bit as u32).unwrap_or(0));
             }
             for (global, functions, names) in ARGUMENTS {
                 let index = functions.iter().find_map(|function| btf.argument_index(function, names));

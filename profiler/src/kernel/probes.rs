@@ -63,6 +63,12 @@ pub const PROBES: &[ProbeSpec] = &[
         summary: "pages handed out by the page allocator",
         parts: PAGE_ALLOC,
     },
+    ProbeSpec {
+        name: "reclaim",
+        kind: Some(Kind::Reclaim),
+        summary: "time that tasks spend on making memory free: direct reclaim and compaction",
+        parts: RECLAIM,
+    },
 ];
 
 const LOCK: &[Part] = &[Part {
@@ -124,6 +130,7 @@ const REQUEST: &[&str] = &[
     "OFF_DISK_FIRST_MINOR",
     "OFF_RQ_CMD_FLAGS",
     "OFF_RQ_DATA_LEN",
+    "OFF_RQ_SECTOR",
 ];
 
 const BLOCK: &[Part] = &[
@@ -318,6 +325,77 @@ const PAGE_ALLOC: &[Part] = &[Part {
         ),
     ],
 }];
+
+const RECLAIM: &[Part] = &[
+    Part {
+        gives: "direct reclaim for want of free pages",
+        role: Role::Essential,
+        rungs: &[
+            rung(
+                &[
+                    TpBtf("direct_reclaim_begin_btf", "mm_vmscan_direct_reclaim_begin"),
+                    TpBtf("direct_reclaim_end_btf", "mm_vmscan_direct_reclaim_end"),
+                ],
+                &[],
+            ),
+            rung(
+                &[
+                    Tracepoint("direct_reclaim_begin_tp", "vmscan", "mm_vmscan_direct_reclaim_begin"),
+                    Tracepoint("direct_reclaim_end_tp", "vmscan", "mm_vmscan_direct_reclaim_end"),
+                ],
+                &["TP_DIRECT_RECLAIM_ORDER", "TP_DIRECT_RECLAIM_PAGES"],
+            ),
+        ],
+    },
+    Part {
+        gives: "reclaim in control groups that are at their memory limit",
+        role: Role::Useful,
+        rungs: &[
+            rung(
+                &[
+                    TpBtf("memcg_reclaim_begin_btf", "mm_vmscan_memcg_reclaim_begin"),
+                    TpBtf("memcg_reclaim_end_btf", "mm_vmscan_memcg_reclaim_end"),
+                ],
+                &[],
+            ),
+            rung(
+                &[
+                    Tracepoint("memcg_reclaim_begin_tp", "vmscan", "mm_vmscan_memcg_reclaim_begin"),
+                    Tracepoint("memcg_reclaim_end_tp", "vmscan", "mm_vmscan_memcg_reclaim_end"),
+                ],
+                &["TP_MEMCG_RECLAIM_ORDER", "TP_MEMCG_RECLAIM_PAGES"],
+            ),
+        ],
+    },
+    Part {
+        gives: "compaction",
+        role: Role::Useful,
+        rungs: &[
+            rung(
+                &[
+                    TpBtf("compaction_begin_btf", "mm_compaction_begin"),
+                    TpBtf("compaction_end_btf", "mm_compaction_end"),
+                ],
+                &[],
+            ),
+            rung(
+                &[
+                    Tracepoint("compaction_begin_tp", "compaction", "mm_compaction_begin"),
+                    Tracepoint("compaction_end_tp", "compaction", "mm_compaction_end"),
+                ],
+                &[],
+            ),
+        ],
+    },
+    Part {
+        gives: "how often kswapd wakes up",
+        role: Role::Useful,
+        rungs: &[
+            rung(&[TpBtf("kswapd_wake_btf", "mm_vmscan_kswapd_wake")], &[]),
+            rung(&[Tracepoint("kswapd_wake_tp", "vmscan", "mm_vmscan_kswapd_wake")], &[]),
+        ],
+    },
+];
 
 /// The one function that all single allocations go through, latest name first: since 6.14, 6.10, 5.13,
 /// and before.

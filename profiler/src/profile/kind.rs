@@ -20,6 +20,8 @@ pub enum Kind {
     LockWait,
     /// Bytes of the bios that were queued to a block device.
     BlockIo,
+    /// Nanoseconds that tasks spent on making memory free: direct reclaim and compaction.
+    Reclaim,
 }
 
 /// The unit of a weight, a counter or a histogram.
@@ -40,8 +42,15 @@ pub enum Unit {
 
 impl Kind {
     /// Every kind, in the order in which reports show them.
-    pub const ALL: [Kind; 6] =
-        [Kind::Cpu, Kind::LockWait, Kind::BlockIo, Kind::Bio, Kind::Readahead, Kind::PageAlloc];
+    pub const ALL: [Kind; 7] = [
+        Kind::Cpu,
+        Kind::LockWait,
+        Kind::BlockIo,
+        Kind::Bio,
+        Kind::Readahead,
+        Kind::PageAlloc,
+        Kind::Reclaim,
+    ];
 
     /// The name used in file names, JSON and pprof sample types.
     pub fn name(self) -> &'static str {
@@ -52,6 +61,7 @@ impl Kind {
             Kind::Readahead => "readahead",
             Kind::LockWait => "lock-wait",
             Kind::BlockIo => "block-io",
+            Kind::Reclaim => "reclaim",
         }
     }
 
@@ -64,6 +74,7 @@ impl Kind {
             Kind::Readahead => "readahead",
             Kind::LockWait => "lock waits",
             Kind::BlockIo => "block I/O",
+            Kind::Reclaim => "direct reclaim and compaction",
         }
     }
 
@@ -79,7 +90,7 @@ impl Kind {
             Kind::Cpu => Unit::Samples,
             Kind::PageAlloc | Kind::Readahead => Unit::Pages,
             Kind::Bio | Kind::BlockIo => Unit::Bytes,
-            Kind::LockWait => Unit::Nanoseconds,
+            Kind::LockWait | Kind::Reclaim => Unit::Nanoseconds,
         }
     }
 

@@ -32,8 +32,8 @@ pub use kind::{Kind, Unit};
 pub use labels::{Device, IoOp, Labels, LockKind};
 pub use paths::Label;
 pub use session::{
-    BlockDevice, BlockStat, Counter, Host, LockStat, Loss, Mount, NamedBy, Probe, ProbeState, ReadHow,
-    ReadStat, ReadaheadStat, SHARES_TOTAL, Session, Source, Target, Weights,
+    BlockDevice, BlockStat, Counter, Host, LockStat, Loss, MemoryLimit, Mount, NamedBy, Probe, ProbeState,
+    ReadHow, ReadStat, ReadaheadStat, SHARES_TOTAL, Session, Source, Target, Weights,
 };
 pub use stacks::{Frame, FrameId, LabelsId, Location, LocationId, Origin, Profile, Stack};
 pub use view::{GroupBy, UnknownGroup, View, ViewError};

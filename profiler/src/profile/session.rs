@@ -178,6 +178,21 @@ pub struct Host {
     pub devices: Vec<BlockDevice>,
     /// Mounted file systems that have a device.
     pub mounts: Vec<Mount>,
+    /// Memory limits of the control groups that reclaimed memory.
+    pub memory_limits: Vec<MemoryLimit>,
+}
+
+/// The memory limit that stops the tasks of a control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Path of the tasks' control group, as in the labels of stacks. Untrusted.
+    pub cgroup: String,
+    /// The group that has the limit: itself, or one above it.
+    pub limited: String,
+    /// The file that sets it.
+    pub file: String,
+    /// The limit in bytes.
+    pub bytes: u64,
 }
 
 /// A block device and its queue settings.
@@ -198,6 +213,10 @@ pub struct BlockDevice {
     pub max_sectors_kb: Option<u64>,
     /// `nr_requests` of the queue.
     pub nr_requests: Option<u64>,
+    /// `nomerges` of the queue: 0 merges requests, 1 only where that is simple, 2 never.
+    pub nomerges: Option<u64>,
+    /// `optimal_io_size` of the queue, in bytes; `None` where the device does not tell.
+    pub optimal_io_size: Option<u64>,
     /// Whether it spins.
     pub rotational: Option<bool>,
     /// Disk that a partition belongs to.
@@ -401,6 +420,16 @@ pub struct BlockStat {
     pub completed: u64,
     /// Bytes of these.
     pub completed_bytes: u64,
+    /// Requests that began at the very sector where one of the 8 before them had ended: larger ones could have
+    /// been made of them.
+    #[serde(default)]
+    pub contiguous: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub contiguous_bytes: u64,
+    /// Requests that were to be on stable storage when they completed (REQ_FUA).
+    #[serde(default)]
+    pub fua: u64,
 }
 
 impl Session {

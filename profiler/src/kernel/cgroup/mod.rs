@@ -1,11 +1,13 @@
 //! Control groups: from the path that the user gives to the id that the kernel knows, and back.
 
+mod memory;
 mod names;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::sources::{Sources, unescape};
+pub use memory::memory_limit;
 pub use names::CgroupNames;
 
 /// Controllers of cgroup v1 hierarchies, the likeliest first: name as in the mount options, and as in the kernel's

@@ -41,6 +41,7 @@ pub fn host_facts_of(sources: &Sources) -> Host {
         steal: None,
         devices,
         mounts,
+        memory_limits: Vec::new(),
     }
 }
 

@@ -254,6 +254,7 @@ fn full_session() -> Session {
         request_bytes: 1,
         completed: 1,
         completed_bytes: 1,
+        ..BlockStat::default()
     });
     session
 }

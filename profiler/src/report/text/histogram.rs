@@ -7,8 +7,10 @@ use crate::profile::units;
 use crate::profile::{Histogram, Session};
 use crate::report::escape::sanitize_to;
 
-/// Columns of the longest bar.
+/// Columns of the longest bar, where the width has them.
 const BAR: usize = 50;
+/// Columns around a bar.
+const AROUND: usize = 36;
 /// Columns that a device's name gets.
 const NAME: usize = 24;
 
@@ -45,6 +47,7 @@ pub(crate) fn write(
 
     let Some(first) = histogram.buckets.iter().position(|count| *count > 0) else { return Ok(()) };
     let last = histogram.buckets.iter().rposition(|count| *count > 0).unwrap_or(first);
+    let room = BAR.min(style.columns().saturating_sub(AROUND));
     let most = histogram.buckets.iter().copied().max().unwrap_or(1);
     let mut empty = 0;
     for (bucket, &count) in histogram.buckets.iter().enumerate().take(last + 1).skip(first) {
@@ -68,9 +71,9 @@ pub(crate) fn write(
             ),
         };
         // A bucket that is not empty shows at least one mark.
-        let length = (count as f64 / most as f64 * BAR as f64).round() as usize;
-        let bar = "@".repeat(length.max(usize::from(count > 0)).min(BAR));
-        writeln!(out, "  {range:>18} {count:>12} |{bar:<BAR$}|")?;
+        let length = (count as f64 / most as f64 * room as f64).round() as usize;
+        let bar = "@".repeat(length.max(usize::from(count > 0)).min(room));
+        writeln!(out, "  {range:>18} {count:>12} |{bar:<room$}|")?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ fn rates(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
         ("weight", Align::Right),
         ("rate", Align::Right),
         ("stacks", Align::Right),
-        ("events/stack", Align::Right),
+        ("ev/stack", Align::Right),
     ]);
     for probe in &counting {
         let unit = probe.kind.map(|kind| kind.unit());
@@ -154,7 +154,10 @@ fn block(session: &Session, style: &Style, out: &mut dyn Write) -> io::Result<()
     // They are issued and completed by whoever comes by, so that they cannot be told apart.
     let all_requests = matches!(session.source, Source::Live) && session.target != Target::System;
     if all_requests && session.block.iter().any(|stat| stat.requests > 0) {
-        writeln!(out, "  bios are those of the target; requests belong to no process and are everybody's")?;
+        let note = "bios are those of the target; requests belong to no process and are everybody's";
+        for line in style.wrap(note, 2) {
+            writeln!(out, "  {line}")?;
+        }
     }
     Ok(())
 }

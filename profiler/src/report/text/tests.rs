@@ -233,6 +233,19 @@ fn a_hundred_thousand_levels_do_no_harm() {
     assert!(report.lines().filter(|line| line.contains("recurse(100.000% 7/7)")).count() >= 100_000);
 }
 
+#[test]
+fn a_terminal_of_80_columns_is_wide_enough() {
+    let session = Session { findings: testing::findings(), ..session() };
+    let mut out = Vec::new();
+    let style = Style { color: false, width: 80 };
+    render_with(&session, &unseen_example(), &View::default(), &style, &mut out).unwrap();
+    let report = String::from_utf8(out).unwrap();
+    // What cannot be continued is left whole.
+    let pasted = |line: &&str| line.starts_with("           ");
+    let wide: Vec<&str> = report.lines().filter(|line| width(line) > 80 && !pasted(line)).collect();
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
