@@ -18,6 +18,9 @@ use crate::who::Task;
 /// LCB_F_SPIN: the waiter keeps its CPU.
 pub const SPIN: u64 = 1;
 
+/// LCB_F_MUTEX: a wait that goes over from spinning to sleeping and back.
+const MUTEX: u64 = 32;
+
 /// contention_begin(void *lock, unsigned int flags). Any context.
 #[btf_tracepoint(function = "contention_begin")]
 pub fn contention_begin_btf(ctx: BtfTracePointContext) -> u32 {
@@ -89,7 +92,10 @@ pub fn begin<C: EbpfContext>(ctx: &C, lock: u64, flags: u64) {
             slot.state.aux[aux::LOCK_LOST_BEGIN] += 1;
         }
         match before {
-            Some(before) => phase(ctx, slot, task, lock, before, now),
+            Some(before) if flags & MUTEX != 0 => phase(ctx, slot, task, lock, before, now),
+            // The end of that wait was kept from us: an interrupt that waited within this program's own run
+            // on the CPU. When it ended is not known, so it is taken for the one that begins.
+            Some(_) => {}
             None => slot.state.aux[aux::LOCK_BEGUN] += 1,
         }
     });

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod code;
 mod collect;
 pub mod diagnose;
+pub mod import;
 pub mod kernel;
 pub mod profile;
 pub mod report;

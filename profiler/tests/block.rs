@@ -4,7 +4,7 @@ mod common;
 
 use common::disk::Stat;
 use common::{Disk, Running, assert_attached, assert_near, exclusive, is_root, kept_away, skip::skip};
-use profiler::profile::{Histogram, IoOp, Kind, Measure, Session};
+use profiler::profile::{Finding, Histogram, IoOp, Kind, Measure, Session, Severity, Subject};
 
 /// Bytes that the block layer puts into one request of a loop device at most (max_sectors_kb is 1280 by default).
 const LARGEST_REQUEST: u64 = 1280 << 10;
@@ -149,4 +149,74 @@ fn zeroing_and_discarding_are_told_apart() {
         let read = disk.measured(session, IoOp::Read).map_or(0, |read| read.request_bytes);
         assert_eq!(read, stat.read_bytes);
     });
+}
+
+fn small_io<'s>(session: &'s Session, disk: &Disk) -> Option<&'s Finding> {
+    let name = disk.path.trim_start_matches("/dev/").to_owned();
+    let about = Subject::Device(name);
+    session.findings.iter().find(|finding| finding.id == "small-io" && finding.about.contains(&about))
+}
+
+/// Direct I/O in pages from the first to the last: each but the first begins where the one before ended.
+#[test]
+fn contiguous_requests_are_counted_and_found() {
+    let name = "block::contiguous_requests_are_counted_and_found";
+    if !is_root(name) {
+        return;
+    }
+    let _turn = exclusive();
+    let disk = match Disk::format(64, "true") {
+        Ok(disk) => disk,
+        Err(reason) => return skip(name, &reason),
+    };
+    let both = "dd if=D of=/dev/null bs=4k count=8000 iflag=direct; dd if=/dev/zero of=D bs=4k count=8000 oflag=direct";
+    measure(&disk, &both.replace('D', &disk.path), |session, stat| {
+        let lost = kept_away(session, "block");
+        for (op, requests) in [(IoOp::Read, stat.reads), (IoOp::Write, stat.writes)] {
+            let measured = disk.measured(session, op).unwrap();
+            // Of a lost one, its successor does not know the end.
+            assert!(requests >= 8000 && measured.contiguous < requests, "{op:?} {measured:?}");
+            assert!(measured.contiguous + 1 + 2 * lost >= 8000, "{op:?} {measured:?}, {lost} lost at most");
+            assert_eq!(measured.contiguous_bytes, measured.contiguous * 4096, "{op:?}");
+            assert_eq!(measured.fua, 0, "{op:?}");
+        }
+        let finding = small_io(session, &disk).unwrap_or_else(|| panic!("{:#?}", session.findings));
+        assert_eq!((finding.severity, finding.value("request_size")), (Severity::Warning, Some(4096.0)));
+        assert!(finding.about.contains(&Subject::Process("dd".to_owned())), "{:?}", finding.about);
+    });
+}
+
+/// Large, cached, scattered and durable I/O is well, though some of it is as small.
+#[test]
+fn other_small_requests_are_well() {
+    let name = "block::other_small_requests_are_well";
+    if !is_root(name) {
+        return;
+    }
+    let _turn = exclusive();
+    let disk = match Disk::format(64, "true") {
+        Ok(disk) => disk,
+        Err(reason) => return skip(name, &reason),
+    };
+    let mut scripts = vec![
+        "dd if=D of=/dev/null bs=1M iflag=direct",
+        "dd if=D of=/dev/null bs=4k",
+        "dd if=/dev/zero of=D bs=4k count=8000 conv=fsync",
+        "dd if=/dev/zero of=D bs=4k count=1500 oflag=direct,dsync",
+    ];
+    let random = "fio --name=x --filename=D --ioengine=psync --direct=1 --rw=randread --bs=4k --io_size=16M --size=64M \
+                  --randrepeat=1 --output=/dev/null";
+    if std::process::Command::new("fio").arg("--version").output().is_ok() {
+        scripts.push(random);
+    }
+    for script in scripts {
+        measure(&disk, &script.replace('D', &disk.path), |session, stat| {
+            assert!(stat.reads + stat.writes > 40, "{script}: {stat:?}");
+            assert_eq!(small_io(session, &disk), None, "{script}");
+            if script == random {
+                let measured = disk.measured(session, IoOp::Read).unwrap();
+                assert!(measured.contiguous * 50 < measured.requests, "{measured:?}");
+            }
+        });
+    }
 }

@@ -1,4 +1,5 @@
-//! Waits for locks: every wait that begins ends or still goes on, and spinning is kept apart from sleeping.
+//! Waits for locks: every wait that begins ends or still goes on, spinning is kept apart from sleeping, and locks
+//! that are fought for are found and named.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 use common::{
     Running, Workload, assert_attached, counter, exclusive, is_root, kept_away, lost, lost_weights, weight_of,
 };
-use profiler::profile::{Kind, LockKind, Measure, Session};
+use profiler::profile::{Confidence, Finding, Kind, LockKind, Measure, NamedBy, Session, Subject};
 
 const THREADS: u64 = 8;
 const SECONDS: u64 = 2;
@@ -146,4 +147,43 @@ fn sleeping_waits_add_up() {
             }
         }
     }
+}
+
+/// What is wrong with a run of the workload, with all that detectors want to know.
+fn findings(how: &str) -> (Session, Vec<Finding>) {
+    let locks = Workload::build("locks");
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (threads, seconds) = (THREADS.to_string(), SECONDS.to_string());
+    let program = locks.arg();
+    let folder = folder.path().to_str().unwrap();
+    let args =
+        ["--probes", "lock,cpu", "--frequency", "499", "--", &program, how, &threads, &seconds, folder];
+    let run = Running::start(&args, false).finish();
+    assert_eq!(run.code(), 0, "{}", run.stderr);
+    let mut session = run.session();
+    let findings = std::mem::take(&mut session.findings);
+    (session, findings)
+}
+
+/// Opening, closing and searching one table of files in all threads; then the same work on a table for each thread.
+#[test]
+fn a_spinlock_that_is_fought_for_is_found_and_named() {
+    if !is_root("lock::a_spinlock_that_is_fought_for_is_found_and_named") {
+        return;
+    }
+    let _turn = exclusive();
+    let (session, found) = findings("storm");
+    let lock = session.locks.iter().max_by_key(|lock| lock.total_ns).unwrap();
+    assert_eq!(lock.name.as_deref(), Some("files_struct.file_lock"), "{lock:?}");
+    // By its address where the kernel says where its pages are, else by those who wait.
+    assert!(matches!(lock.named_by, Some(NamedBy::SlabMember | NamedBy::Caller)), "{lock:?}");
+    let finding = found.iter().find(|finding| finding.id == "spinlock-contention");
+    let finding = finding.unwrap_or_else(|| panic!("{lock:?}\n{found:#?}"));
+    assert_eq!(finding.confidence, Confidence::Confirmed);
+    assert_eq!(finding.about[0], Subject::Lock("files_struct.file_lock".to_owned()));
+    assert!(finding.about.contains(&Subject::Process("locks".to_owned())));
+    assert!(finding.marks.iter().any(|mark| weight_of(&session, Kind::LockWait, &mark.frame) > 0));
+
+    let (_, found) = findings("private");
+    assert_eq!(found, [], "on data of their own, the same threads wait for nothing");
 }

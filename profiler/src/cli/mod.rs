@@ -3,8 +3,10 @@
 mod attach;
 mod check;
 mod child;
+mod diagnose;
 mod pathologies;
 mod present;
+mod report;
 mod status;
 mod views;
 
@@ -28,6 +30,10 @@ pub struct Cli {
 enum Command {
     /// Attach to the running kernel, measure, and report.
     Attach(Box<attach::Args>),
+    /// Report and diagnose profiles of other tools: perf, flame graphs' folded stacks, call trees, pprof, ...
+    Diagnose(diagnose::Args),
+    /// Print the report of a saved session once more, with other options.
+    Report(report::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
     /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
@@ -43,6 +49,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
         Command::Attach(args) => attach::run(&args, cli.verbose),
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(args, cli.verbose),
         Command::Pathologies(args) => pathologies::run(&args),
     }

@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use crate::profile::{Finding, Session, Severity, View};
+use crate::profile::{Finding, Origin, Session, Severity, View};
+use crate::report::escape::{sanitize_to, width};
 use crate::report::{json, text};
 
 /// Exit status if there is a finding that `--fail-on` is about.
@@ -49,6 +50,45 @@ pub enum FailOn {
 /// When the function of `view` is in no stack, or when standard output cannot be written. A reader that has
 /// seen enough (`| head`) is no error.
 pub fn present(session: &Session, view: &View, args: &PresentArgs) -> anyhow::Result<u8> {
+    present_below(&Heading::default(), session, view, args)
+}
+
+/// What stands above a text report where there are several; JSON reports follow each other, a line each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heading<'h> {
+    /// What the profile is called; untrusted, and empty where it needs no name.
+    pub text: &'h str,
+    /// Whether there is a report before it.
+    pub further: bool,
+}
+
+impl Heading<'_> {
+    /// Columns that it may take.
+    const COLUMNS: usize = 100;
+
+    fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        if self.further {
+            writeln!(out)?;
+        }
+        if !self.text.is_empty() {
+            let text = sanitize_to(self.text, Self::COLUMNS);
+            writeln!(out, "{text}\n{}", "=".repeat(width(&text)))?;
+        }
+        Ok(())
+    }
+}
+
+/// [`present`] below a heading.
+///
+/// # Errors
+///
+/// As those of [`present`].
+pub fn present_below(
+    heading: &Heading<'_>,
+    session: &Session,
+    view: &View,
+    args: &PresentArgs,
+) -> anyhow::Result<u8> {
     let stdout = io::stdout();
     let style = text::Style {
         color: stdout.is_terminal(),
@@ -56,8 +96,13 @@ pub fn present(session: &Session, view: &View, args: &PresentArgs) -> anyhow::Re
             .map_or(text::Style::MAX_WIDTH, |(columns, _)| columns.0.into()),
     };
     let mut out = io::BufWriter::new(stdout.lock());
+    // Of a profile without the kernel's side, the tree would be empty.
+    let view = &View { user: view.user || !has_kernel_code(session), ..view.clone() };
     let rendered = match args.format {
-        Format::Text => text::render(session, view, &style, &mut out),
+        Format::Text => heading
+            .write(&mut out)
+            .context("cannot print the report")
+            .and_then(|()| text::render(session, view, &style, &mut out)),
         Format::Json => json::render(session, view, &mut out),
     };
     match rendered.and_then(|()| out.flush().context("cannot print the report")) {
@@ -75,6 +120,10 @@ fn verdict(findings: &[Finding], fail_on: Option<FailOn>) -> u8 {
         Some(FailOn::Critical) => Severity::Critical,
     };
     if findings.iter().any(|finding| finding.severity >= least) { FOUND } else { 0 }
+}
+
+fn has_kernel_code(session: &Session) -> bool {
+    session.profile.frames().iter().any(|frame| frame.origin == Origin::Kernel && !frame.is_left_out())
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

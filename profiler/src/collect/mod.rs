@@ -28,6 +28,7 @@ use crate::kernel::ladder::{Part, ProbeSpec, Role};
 use crate::kernel::offsets::Offsets;
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::sources::Sources;
+use crate::kernel::vmstat;
 use crate::profile::{Kind, Probe, ProbeState, Session, Target};
 use crate::symbolize::Processes;
 
@@ -106,6 +107,8 @@ pub struct Collector {
     /// Start of the measurement.
     started: (jiff::Timestamp, Instant),
     cpu_times: Option<CpuTimes>,
+    /// Pages needed again after reclaim, since boot.
+    refaults: Option<u64>,
     cgroups: CgroupNames,
 }
 
@@ -129,6 +132,7 @@ impl Collector {
             anyhow::bail!("no probe could be attached\n  {}", reasons.join("\n  "));
         }
         drain::set_running(&mut collector.ebpf, 1).context("the probes do not start")?;
+        collector.refaults = vmstat::refaults(&Sources::default());
         collector.started = (jiff::Timestamp::now(), Instant::now());
         Ok(collector)
     }
@@ -192,6 +196,7 @@ impl Collector {
             processes: Processes::default(),
             started: (jiff::Timestamp::now(), Instant::now()),
             cpu_times: CpuTimes::read(&sources),
+            refaults: None,
             cgroups: CgroupNames::new(&sources, hierarchy.as_ref().unwrap_or(&Hierarchy::V2)),
             ebpf,
             options,
@@ -352,6 +357,7 @@ impl Collector {
     pub fn stop(mut self, target: Target) -> anyhow::Result<Session> {
         drain::set_running(&mut self.ebpf, 0).context("the probes do not stop")?;
         let duration = self.started.1.elapsed();
+        let refaults = self.refaults.zip(vmstat::refaults(&Sources::default()));
         let due = self.cpu.as_ref().and_then(|cpu| {
             cpu.disable();
             cpu.due()
@@ -378,6 +384,7 @@ impl Collector {
             processes: self.processes,
             totals,
             steal,
+            refaults: refaults.map_or(0, |(before, now)| now.saturating_sub(before)),
             misses,
             lost_mappings: self.mappings.as_ref().map_or(0, |mappings| mappings.lost),
             cgroups: self.cgroups,

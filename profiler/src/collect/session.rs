@@ -57,6 +57,8 @@ pub struct Raw {
     pub processes: Processes,
     pub totals: Totals,
     pub steal: Option<f64>,
+    /// Pages of the whole machine that were needed again after they had been reclaimed.
+    pub refaults: u64,
     /// Reports of what processes map that were lost.
     pub lost_mappings: u64,
     /// Events that the kernel kept from the programs, by probe.
@@ -111,6 +113,13 @@ pub fn build(raw: Raw) -> Session {
     {
         let name = "due on idle CPUs, whose timer rested".to_owned();
         probe.counters.push(Counter { name, unit: Unit::Samples, value: resting });
+    }
+    if raw.refaults > 0
+        && let Some(probe) =
+            session.probes.iter_mut().find(|probe| probe.name == "reclaim" && probe.is_attached())
+    {
+        let name = "pages needed again after reclaim (whoever is measured)".to_owned();
+        probe.counters.push(Counter { name, unit: Unit::Pages, value: raw.refaults });
     }
     session.losses = losses(&session.probes, &raw.totals, missing - resting);
     for (probe, count) in raw.misses {

@@ -188,9 +188,9 @@ impl<'f, 's> StackView<'f, 's> {
         self.leaf().is_some_and(|leaf| functions.contains(leaf))
     }
 
-    /// The innermost function.
+    /// The innermost function; `None` where there is none, and where the source left out callees.
     pub fn leaf(self) -> Option<FrameId> {
-        self.frames().next_back()
+        self.frames().next_back().filter(|leaf| !self.facts.session.profile.frame(*leaf).is_left_out())
     }
 
     /// The function that called the outermost of `functions` on this stack.

@@ -106,11 +106,6 @@ pub fn lock_of<'n>(
     })
 }
 
-/// The function that takes the lock: the innermost that is none of the lock's own.
-pub fn taker<'n>(innermost_first: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    takers(innermost_first).next()
-}
-
 fn takers<'n>(innermost_first: impl IntoIterator<Item = &'n str>) -> impl Iterator<Item = &'n str> {
     innermost_first.into_iter().map(normalize).skip_while(|name| is_primitive(name))
 }
@@ -565,7 +560,6 @@ mod tests {
         // Under the directory's rw_semaphore, a spinlock of something else.
         assert_eq!(lock_of(Spin, ["_raw_spin_lock", "something", "do_unlinkat"]), None);
         assert_eq!(lock_of(Spin, []), None);
-        assert_eq!(taker(["_raw_spin_lock", "something.cold"]), Some("something"));
     }
 
     #[test]

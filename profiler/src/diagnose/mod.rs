@@ -9,13 +9,21 @@ mod cacheline_contention;
 mod devices;
 mod document;
 mod facts;
+mod lock_cures;
+mod lock_holder_preemption;
 mod lock_table;
+#[cfg(test)]
+mod lock_tests;
+mod lock_waits;
+mod mutex_spinning;
 mod number;
 mod page_alloc_pressure;
 mod read_amplification;
 mod readahead_disabled;
 mod readahead_waste;
+mod sleeping_lock_contention;
 mod small_io;
+mod spinlock_contention;
 mod symbols;
 mod unseen;
 
@@ -34,6 +42,10 @@ pub const ALL: &[&dyn Pathology] = &[
     &read_amplification::ReadAmplification,
     &readahead_disabled::ReadaheadDisabled,
     &readahead_waste::ReadaheadWaste,
+    &spinlock_contention::SpinlockContention,
+    &sleeping_lock_contention::SleepingLockContention,
+    &mutex_spinning::MutexSpinning,
+    &lock_holder_preemption::LockHolderPreemption,
     &page_alloc_pressure::PageAllocPressure,
     &small_io::SmallIo,
     &cacheline_contention::CachelineContention,

@@ -32,6 +32,13 @@ const STALLED_NS: Threshold = Threshold {
     reason: "a burst of less than 100 ms is over before anybody looks, and a share of a short run says little",
 };
 
+const REFAULTS: Threshold = Threshold {
+    what: "pages needed again for each page freed, where the time is spent for reading and writing files",
+    value: 0.3,
+    reason: "files that are read or written once have 0.00, a file of 4 times the limit that is read again and again 1.0; \
+             below it is the turnover of the page cache, worth no more than a remark",
+};
+
 const RECLAIM_SAMPLES: Threshold = Threshold {
     what: "share of the CPU samples in direct reclaim and compaction, where no probe measured them",
     value: 0.1,
@@ -74,19 +81,20 @@ pub static ABOUT: About = About {
         "take pages in bulk or from a pool where a path takes many (alloc_pages_bulk, mempool, page_pool)",
         "do not zero pages that are overwritten anyway (init_on_alloc=0)",
     ],
-    confirmed_by: "reclaim",
+    confirmed_by: "probe `reclaim`: time that tasks spend in direct reclaim and compaction",
     suspected_by: "samples below try_to_free_pages, try_to_free_mem_cgroup_pages or try_to_compact_pages, in the zone lock, \
                    or in kernel_init_pages",
     thresholds: &[
         STALLED,
         STALLED_CRITICAL,
         STALLED_NS,
+        REFAULTS,
         RECLAIM_SAMPLES,
         PART_SAMPLES,
         PATH_SAMPLES,
         SAMPLES,
     ],
-    explained_by: &["read-amplification"],
+    explained_by: &["read-amplification", "spinlock-contention"],
 };
 
 impl Pathology for PageAllocPressure {

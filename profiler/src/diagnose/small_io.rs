@@ -72,7 +72,7 @@ pub static ABOUT: About = About {
         "submit many neighbouring pieces at once (io_uring or io_submit in batches), so that the block layer merges them",
         "switch merging on (nomerges 0), and take a scheduler that waits for neighbours (mq-deadline)",
     ],
-    confirmed_by: "block",
+    confirmed_by: "probe `block`: where requests begin and end, their sizes and latencies",
     suspected_by: "",
     thresholds: &[REQUESTS, CONTIGUOUS, SIZE, LARGER, BUSY, DURABLE],
     explained_by: &["readahead-disabled"],
@@ -234,7 +234,7 @@ fn evidence(
     let throughput = stat.request_bytes as f64 / seconds;
     let mut evidence = vec![
         Evidence::new(
-            "request-size",
+            "request_size",
             mean,
             Unit::Bytes,
             format!(
@@ -250,7 +250,7 @@ fn evidence(
             format!("requests that begin where another one has just ended: {:.1} %", contiguous * 100.0),
         ),
         Evidence::new(
-            "requests-per-second",
+            "requests_per_second",
             per_second,
             Unit::Events,
             format!("requests: {}/s", number(per_second)),
@@ -264,7 +264,7 @@ fn evidence(
     ];
     if let Some(p50) = latency.quantile_below(0.5) {
         let text = format!("half of the requests took less than {}", duration(p50 as f64));
-        evidence.push(Evidence::new("latency-p50-below", p50 as f64, Unit::Nanoseconds, text));
+        evidence.push(Evidence::new("latency_p50_below", p50 as f64, Unit::Nanoseconds, text));
     }
     let busy = under_way.min(1.0);
     evidence.push(Evidence::new(
@@ -279,11 +279,11 @@ fn evidence(
     if let Some(kib) = device.and_then(|device| device.max_sectors_kb) {
         let bytes_allowed = kib as f64 * 1024.0;
         let text = format!("the queue allows requests of {} (max_sectors_kb {kib})", bytes(bytes_allowed));
-        evidence.push(Evidence::new("allowed-size", bytes_allowed, Unit::Bytes, text));
+        evidence.push(Evidence::new("allowed_size", bytes_allowed, Unit::Bytes, text));
     }
     if let Some(optimal) = device.and_then(|device| device.optimal_io_size) {
         let text = format!("the device is best with requests of {} (optimal_io_size)", bytes(optimal as f64));
-        evidence.push(Evidence::new("optimal-size", optimal as f64, Unit::Bytes, text));
+        evidence.push(Evidence::new("optimal_size", optimal as f64, Unit::Bytes, text));
     }
     if let Some(direct) = submitters.direct {
         let text = format!("bytes that went past the page cache (direct I/O): {:.0} %", direct * 100.0);
@@ -291,7 +291,7 @@ fn evidence(
     }
     if let Some((process, share)) = &submitters.process {
         let text = format!("bytes submitted by {process}: {:.0} %", share * 100.0);
-        evidence.push(Evidence::new("process-share", *share, None, text));
+        evidence.push(Evidence::new("process_share", *share, None, text));
     }
     evidence
 }
@@ -300,6 +300,9 @@ fn why(submitters: &Submitters, device: Option<&BlockDevice>) -> String {
     let mut why = ABOUT.why.to_owned();
     if submitters.are_direct() {
         why.push_str(" Here the program does direct I/O in pieces of this size.");
+    }
+    if !submitters.are_direct() && device.and_then(|device| device.read_ahead_kb) == Some(0) {
+        why.push_str(" Readahead is off (read_ahead_kb is 0), so that the page cache reads page by page.");
     }
     if let Some(number) = device.and_then(|device| device.nomerges).filter(|number| *number > 0) {
         why.push_str(&format!(" The queue does not merge requests either (nomerges is {number})."));

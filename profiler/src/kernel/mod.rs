@@ -15,3 +15,4 @@ pub mod probes;
 pub mod slab;
 pub mod sources;
 pub mod tracefs;
+pub mod vmstat;

@@ -10,7 +10,7 @@ use super::stacks::{FrameId, Profile};
 /// A line of a flat profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlatEntry {
-    /// The function; `None` for samples without any frame.
+    /// The function; `None` for samples without any frame, and for what the source left out.
     pub frame: Option<FrameId>,
     /// Weight of the stacks that end in it.
     pub weight: u64,
@@ -22,6 +22,7 @@ pub fn flat(profile: &Profile, kind: Kind) -> Vec<FlatEntry> {
     let mut weights: HashMap<Option<FrameId>, u64, FxBuildHasher> = HashMap::default();
     for stack in profile.of_kind(kind) {
         let frame = stack.frames.last().map(|location| profile.location(*location).frame);
+        let frame = frame.filter(|frame| !profile.frame(*frame).is_left_out());
         let weight = weights.entry(frame).or_default();
         *weight = weight.saturating_add(stack.weight);
     }

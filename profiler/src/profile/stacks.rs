@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::kind::Kind;
 use super::labels::Labels;
 
+/// The name of what a source left out.
+const LEFT_OUT: &str = "...";
+
 /// Which side of the system-call boundary a frame is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -40,6 +43,22 @@ impl Frame {
     /// A function of a user program.
     pub fn user(name: &str, binary: &str) -> Self {
         Self { name: name.into(), module: Some(binary.into()), origin: Origin::User }
+    }
+
+    /// Stands for callees that the source of a profile left out, as `...` in a call tree.
+    pub fn left_out() -> Self {
+        Self::kernel(LEFT_OUT)
+    }
+
+    /// Stands for weight that the source of a profile does not account for: the caller's own, or that of callees that
+    /// are not shown.
+    pub fn unaccounted() -> Self {
+        Self { module: Some("?".into()), ..Self::left_out() }
+    }
+
+    /// Whether this is [`left_out`](Self::left_out) or [`unaccounted`](Self::unaccounted): no function.
+    pub fn is_left_out(&self) -> bool {
+        &*self.name == LEFT_OUT
     }
 
     /// The name with its module or binary: `xfs_agino_range [xfs]`. Just the name where it has none.

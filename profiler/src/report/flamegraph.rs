@@ -106,7 +106,7 @@ fn findings_at<'s>(frame: &Frame, kind: Kind, session: &'s Session) -> Vec<&'s s
 /// `1,234 bytes (1.21 KiB) in 30.0 s on host, Linux 6.12.9`.
 fn subtitle(session: &Session, kind: Kind) -> String {
     let host = &session.host;
-    let mut text = kind_summary(kind, session.profile.total(kind), host.page_size);
+    let mut text = kind_summary(session, kind, session.profile.total(kind));
     if session.duration_ns > 0 {
         text.push_str(&format!(" in {}", units::duration(session.duration_ns as f64)));
     }
@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn every_kind_can_be_drawn_and_comes_out_the_same() {
-        let session = session();
+        let mut session = session();
+        let labels = session.profile.intern_labels(crate::profile::Labels::default());
+        push(&mut session.profile, Kind::Reclaim, labels, &[kernel("try_to_free_pages")], 1_000_000);
         for kind in Kind::ALL {
             let [mut first, mut second] = [Vec::new(), Vec::new()];
             write(&session, kind, &mut first).unwrap();

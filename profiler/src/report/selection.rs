@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::text::percent;
-use crate::profile::{CallTree, Finding, Kind, NodeId, Session, View, ViewError};
+use crate::profile::{CallTree, Finding, Frame, Kind, NodeId, Session, View, ViewError};
 
 /// A node must have this part of the smallest share of its parent, as share of the whole tree: with the
 /// default of 1 %, 0.1 %. Without it, small shares of small shares would go on for thousands of lines.
@@ -75,8 +75,10 @@ impl Selection {
         let least = view.min_percent.max(0.0);
         let passes = |id: NodeId| {
             let weight = tree.weight(id);
-            percent(weight, tree.parent_weight(id)) >= least && percent(weight, whole) >= least * FLOOR
-                || forced.contains(&id)
+            !is_left_out(tree, id)
+                && (percent(weight, tree.parent_weight(id)) >= least
+                    && percent(weight, whole) >= least * FLOOR
+                    || forced.contains(&id))
         };
         let mut passing: Vec<NodeId> = Vec::new();
         let mut todo: Vec<NodeId> = tree.roots().iter().rev().copied().collect();
@@ -95,4 +97,16 @@ impl Selection {
         }
         Self { nodes: passing.into_iter().collect(), passing: count }
     }
+}
+
+/// Whether a node stands for what the source of the profile left out.
+fn is_left_out(tree: &CallTree<'_>, id: NodeId) -> bool {
+    tree.frame(id).is_some_and(Frame::is_left_out)
+}
+
+/// Whether some of these siblings are not shown. What the source did not account for is no sibling.
+pub(super) fn is_cut(tree: &CallTree<'_>, siblings: &[NodeId], shown: usize) -> bool {
+    let unaccounted = Frame::unaccounted();
+    let no_sibling = siblings.iter().filter(|id| tree.frame(**id) == Some(&unaccounted)).count();
+    shown + no_sibling < siblings.len()
 }

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod disk;
+pub mod memory_group;
 pub mod run;
 pub mod skip;
 pub mod workload;
@@ -16,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use profiler::profile::{CallTree, Frame, Kind, Session, Stack, View};
 
 pub use disk::Disk;
+pub use memory_group::MemoryGroup;
 pub use run::{Run, Running, attach, command, profiler};
 pub use workload::Workload;
 

@@ -27,6 +27,9 @@ const FAULTS: &[&str] = &[
     "populate_vma_page_range",
 ];
 
+/// The part that waits for the zone lock, which `spinlock-contention` is about.
+const ZONE_LOCK: &str = "zone_lock_samples";
+
 /// Bounce buffers of reads that are amplified: `read-amplification` is about those.
 const BOUNCES: &[&str] = &["bch2_bio_alloc_pages_pool", "bch2_bio_alloc_pages"];
 
@@ -75,7 +78,7 @@ pub fn find(facts: &Facts<'_>, reclaim: bool) -> Vec<Finding> {
             .filter_map(|cause| {
                 let at = Cause::ALL.iter().position(|other| *other == cause)?;
                 let part = Part {
-                    id: "reclaim-samples",
+                    id: "reclaim_samples",
                     text: cause.name(),
                     stacks: facts
                         .stacks(Kind::Cpu)
@@ -98,17 +101,17 @@ pub fn find(facts: &Facts<'_>, reclaim: bool) -> Vec<Finding> {
         facts.stacks(Kind::Cpu).filter(|stack| !stack.passes(&bounces) && wanted(*stack)).collect()
     };
     let lock = Part {
-        id: "zone-lock-samples",
+        id: ZONE_LOCK,
         text: "the lock of a memory zone",
         stacks: select(&|stack| stack.passes(&slowpaths) && stack.passes(&zone)),
     };
     let zeroes = Part {
-        id: "zeroing-samples",
+        id: "zeroing_samples",
         text: "zeroing pages (kernel_init_pages)",
         stacks: select(&|stack| stack.passes(&zeroing) && !stack.passes(&faults) && !stack.passes(&tables)),
     };
     let path = Part {
-        id: "allocator-samples",
+        id: "allocator_samples",
         text: "the page allocator",
         stacks: select(&|stack| stack.passes(&allocation) && !stack.passes(&faults)),
     };
@@ -161,7 +164,7 @@ fn finding(
         let per_second = pages as f64 / seconds;
         let text =
             format!("pages allocated: {}/s ({}/s)", number(per_second), bytes(per_second * page_size(facts)));
-        evidence.push(Evidence::new("pages-per-second", per_second, Unit::Pages, text));
+        evidence.push(Evidence::new("pages_per_second", per_second, Unit::Pages, text));
     }
     // Allocating that many pages goes with it, but is no measure of what it costs.
     let confidence =
@@ -169,6 +172,9 @@ fn finding(
     let of = caller.as_ref().map_or(String::new(), |caller| format!(" of {caller}"));
     let mut about: Vec<Subject> = caller.iter().map(|caller| Subject::Function(caller.clone())).collect();
     about.extend(process.map(|(process, _)| Subject::Process(process)));
+    if part.id == ZONE_LOCK {
+        about.push(Subject::Lock("zone.lock".to_owned()));
+    }
     Some(Finding {
         id: ABOUT.id.to_owned(),
         title: format!(
@@ -193,8 +199,8 @@ fn page_size(facts: &Facts<'_>) -> f64 {
 
 fn why(part: &str) -> String {
     match part {
-        "reclaim-samples" => ABOUT.why.to_owned(),
-        "zeroing-samples" => "With init_on_alloc=1 the kernel zeroes every page that it hands out, also those that are \
+        "reclaim_samples" => ABOUT.why.to_owned(),
+        "zeroing_samples" => "With init_on_alloc=1 the kernel zeroes every page that it hands out, also those that are \
                               overwritten right after: by data from a device or a socket, say. That takes as long as \
                               writing the page once more."
             .to_owned(),

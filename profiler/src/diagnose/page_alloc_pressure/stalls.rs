@@ -4,12 +4,28 @@ use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxBuildHasher;
 
-use super::{ABOUT, ALLOCATION, ASKED_FOR, Cause, STALLED, STALLED_CRITICAL, STALLED_NS, advice};
+use super::{ABOUT, ALLOCATION, ASKED_FOR, Cause, REFAULTS, STALLED, STALLED_CRITICAL, STALLED_NS, advice};
 use crate::diagnose::facts::{Facts, StackView, share};
 use crate::profile::units::{bytes, duration, number};
 use crate::profile::{
-    Confidence, Evidence, Finding, Impact, Kind, Mark, MemoryLimit, Resource, Severity, Subject, Unit,
+    Advice, Confidence, Evidence, Finding, Impact, Kind, Mark, MemoryLimit, Resource, Severity, Subject, Unit,
 };
+
+/// Reading and writing files through the page cache. Data that is used once passes through a control group at its
+/// limit, which is there to be reclaimed: a higher limit would fill up as well.
+const CACHE: &[&str] = &[
+    "vfs_read",
+    "vfs_write",
+    "vfs_iter_read",
+    "vfs_iter_write",
+    "io_read",
+    "io_write",
+    "aio_read",
+    "aio_write",
+];
+
+/// But copying from and to user space may fault.
+const FAULTS: &[&str] = &["handle_mm_fault"];
 
 /// Stalls of one cause: of the tasks of one control group if it is a limit, else of all.
 #[derive(Default)]
@@ -17,6 +33,8 @@ struct Stalls<'f, 's> {
     stacks: Vec<StackView<'f, 's>>,
     ns: u64,
     phases: u64,
+    /// ns of these by tasks that read or write files through the page cache.
+    cache_ns: u64,
 }
 
 /// A finding for each limit, and for each other cause.
@@ -26,6 +44,7 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let asked_for = facts.named(ASKED_FOR);
     let causes = Cause::ALL.map(|cause| (cause, facts.named(cause.functions())));
+    let (cache, faults) = (facts.named(CACHE), facts.named(FAULTS));
     let mut found: BTreeMap<(Cause, Option<&str>), Stalls<'_, '_>> = BTreeMap::new();
     for stack in facts.stacks(Kind::Reclaim).filter(|stack| !stack.passes(&asked_for)) {
         // kswapd's and kcompactd's work ahead stalls nobody: it passes none of these.
@@ -35,6 +54,9 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
         let stalls = found.entry((*cause, group)).or_default();
         stalls.ns = stalls.ns.saturating_add(stack.weight());
         stalls.phases = stalls.phases.saturating_add(stack.stack.count);
+        if stack.passes(&cache) && !stack.passes(&faults) {
+            stalls.cache_ns = stalls.cache_ns.saturating_add(stack.weight());
+        }
         stalls.stacks.push(stack);
     }
     found.into_iter().filter_map(|((cause, group), stalls)| finding(facts, cause, group, &stalls)).collect()
@@ -51,6 +73,9 @@ fn finding(facts: &Facts<'_>, cause: Cause, group: Option<&str>, stalls: &Stalls
     if stalled < STALLED.value {
         return None;
     }
+    let turnover = cause == Cause::Limit
+        && share(stalls.cache_ns, stalls.ns) >= 0.5
+        && refaults(facts).is_none_or(|refaults| refaults < REFAULTS.value);
     let limit = group.and_then(|group| limit_of(facts, group));
     let process = facts.main_process(stalls.stacks.iter().copied());
     let caller = main_caller(facts, stalls);
@@ -71,7 +96,11 @@ fn finding(facts: &Facts<'_>, cause: Cause, group: Option<&str>, stalls: &Stalls
         (Cause::Direct, _) => "free memory is short: tasks reclaim pages themselves".to_owned(),
         (Cause::Compaction, _) => "free memory is in pieces: tasks wait for compaction".to_owned(),
     };
-    let severity = if stalled >= STALLED_CRITICAL.value { Severity::Critical } else { Severity::Warning };
+    let severity = match stalled {
+        _ if turnover => Severity::Info,
+        stalled if stalled >= STALLED_CRITICAL.value => Severity::Critical,
+        _ => Severity::Warning,
+    };
     Some(Finding {
         id: ABOUT.id.to_owned(),
         title,
@@ -80,10 +109,35 @@ fn finding(facts: &Facts<'_>, cause: Cause, group: Option<&str>, stalls: &Stalls
         impact: Impact { share: stalled, of: Resource::WallTime },
         about,
         evidence: evidence(facts, cause, stalls, stalled, limit, process.as_ref(), caller.as_ref()),
-        why: ABOUT.why.to_owned(),
-        advice: advice(cause, limit),
+        why: if turnover { TURNOVER.to_owned() } else { ABOUT.why.to_owned() },
+        advice: if turnover { turnover_advice() } else { advice(cause, limit) },
         marks: marks(facts, cause, caller.as_ref()),
     })
+}
+
+/// Pages needed again for each page freed; of the whole machine, as the kernel counts them.
+fn refaults(facts: &Facts<'_>) -> Option<f64> {
+    let freed = counter(facts, "pages freed by memcg reclaim")?
+        + counter(facts, "pages freed by direct reclaim").unwrap_or(0);
+    let again = counter(facts, "pages needed again after reclaim (whoever is measured)").unwrap_or(0);
+    (freed > 0).then(|| again as f64 / freed as f64)
+}
+
+const TURNOVER: &str = "Files are read or written through the page cache, which fills the control group up to its limit. From \
+                        there on each new page takes the place of an old one, and the task that wants it looks for that one \
+                        itself: control groups have no kswapd. The pages are not needed again, so that a higher limit would \
+                        only fill up later.";
+
+fn turnover_advice() -> Vec<Advice> {
+    vec![
+        Advice::new(
+            "Nothing has to be done. If the time matters: drop what is used once (POSIX_FADV_DONTNEED, or RWF_DONTCACHE \
+             since 6.14), or go past the page cache with large direct I/O.",
+        ),
+        Advice::new(
+            "For writers, write back early (sync_file_range), so that there are clean pages to reclaim.",
+        ),
+    ]
 }
 
 /// CPU time of the tasks that stalled, in ns: of the group's if it is a limit, else of the processes of these names.
@@ -150,7 +204,7 @@ fn evidence(
             ),
         ),
         Evidence::new(
-            "stall-count",
+            "stall_count",
             phases,
             Unit::Events,
             format!("times: {}, {} each", number(phases), duration(mean)),
@@ -167,13 +221,17 @@ fn evidence(
     };
     if let Some(pages) = freed.and_then(|name| counter(facts, name)) {
         let text = format!("{} (of all tasks): {}", freed.unwrap_or_default(), number(pages as f64));
-        evidence.push(Evidence::new("pages-freed", pages as f64, Unit::Pages, text));
+        evidence.push(Evidence::new("pages_freed", pages as f64, Unit::Pages, text));
+    }
+    if let Some(again) = refaults(facts) {
+        let text = format!("pages of the machine that were needed again, for each page freed: {again:.2}");
+        evidence.push(Evidence::new("refaults", again, None, text));
     }
     if let Some(wakes) =
         counter(facts, "kswapd wakeups (whoever is measured)").filter(|_| cause == Cause::Direct)
     {
         let text = format!("kswapd woke up {} times", number(wakes as f64));
-        evidence.push(Evidence::new("kswapd-wakeups", wakes as f64, Unit::Events, text));
+        evidence.push(Evidence::new("kswapd_wakeups", wakes as f64, Unit::Events, text));
     }
     if let Some((order, part)) = main_order(stalls) {
         let text = format!(
@@ -185,11 +243,11 @@ fn evidence(
     }
     if let Some((process, part)) = process {
         let text = format!("time of {process}: {:.0} %", part * 100.0);
-        evidence.push(Evidence::new("process-share", *part, None, text));
+        evidence.push(Evidence::new("process_share", *part, None, text));
     }
     if let Some((function, part)) = caller {
         let text = format!("for pages that {function} asks for: {:.0} %", part * 100.0);
-        evidence.push(Evidence::new("caller-share", *part, None, text));
+        evidence.push(Evidence::new("caller_share", *part, None, text));
     }
     evidence
 }

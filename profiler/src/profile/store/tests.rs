@@ -204,6 +204,7 @@ fn full_session() -> Session {
     session.target = Target::Command { argv: vec!["fio".into()], status: Some(0) };
     session.host.steal = Some(0.25);
     session.host.devices.push(BlockDevice { device: Some(device), ..BlockDevice::default() });
+    session.host.memory_limits.push(crate::profile::MemoryLimit::default());
     session.host.mounts.push(Mount { read_ahead_kb: Some(128), ..Mount::default() });
     let state = |notes: &[&str]| ProbeState::Attached {
         rung: "fentry".into(),

@@ -24,6 +24,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let least = min_percent.max(0.0) * FLOOR;
     let fits = |entry: &&FlatEntry| percent(entry.weight, total) >= least;
+    let imperfect = profile.frames().iter().any(|frame| frame.is_left_out());
     let shown = entries.iter().take(LINES).take_while(fits).count();
     for entry in &entries[..shown] {
         let share = percent(entry.weight, total);
@@ -32,6 +33,7 @@ pub(crate) fn write(
                 let side = if frame.origin == Origin::Kernel { "[k]" } else { "[.]" };
                 (side, sanitize_to(&frame.qualified(), style.columns() - PREFIX))
             }
+            None if imperfect => ("[?]", "[not in the source]".to_owned()),
             None => ("[?]", "[no stack]".to_owned()),
         };
         writeln!(out, "{}", style.share(share, format_args!("{share:>7.2}%  {side} {name}")))?;

@@ -156,7 +156,9 @@ impl Header<'_> {
     /// What was lost, each cause once, with the probes that it hit.
     fn losses(&mut self, session: &Session) -> io::Result<()> {
         if session.losses.is_empty() {
-            return self.line("lost:", "nothing");
+            // Few of the tools whose profiles are imported say so.
+            let live = session.source == Source::Live;
+            return self.line("lost:", if live { "nothing" } else { "not known" });
         }
         writeln!(self.out, "{}", self.style.alarm("lost:"))?;
         let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();

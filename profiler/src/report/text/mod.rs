@@ -19,7 +19,7 @@ pub use style::Style;
 
 pub(super) use self::style::percent;
 use crate::diagnose::{Unseen, unseen};
-use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, units};
+use crate::profile::{self, CallTree, Device, Kind, Session, Unit, View, Weights, units};
 use crate::report::escape::sanitize_to;
 use crate::report::names;
 use crate::report::selection::{Trees, trees};
@@ -70,7 +70,7 @@ fn write_measurements(
     }
     for (kind, tree) in trees {
         let total = session.profile.total(*kind);
-        let summary = kind_summary(*kind, total, session.host.page_size);
+        let summary = kind_summary(session, *kind, total);
         section(&format!("{}: {summary}", kind.heading()), style, out)?;
         match tree {
             Ok(tree) => {
@@ -93,7 +93,11 @@ fn section(title: &str, style: &Style, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `1,234 bytes (1.21 KiB)`.
-pub(super) fn kind_summary(kind: Kind, total: u64, page_size: u64) -> String {
+pub(super) fn kind_summary(session: &Session, kind: Kind, total: u64) -> String {
+    if session.weights == Weights::Shares {
+        return format!("shares only, {} stand for everything", units::grouped(total));
+    }
+    let page_size = session.host.page_size;
     let unit = kind.unit();
     let people = match unit {
         Unit::Pages if page_size > 0 => format!(" ({})", units::bytes(total as f64 * page_size as f64)),

@@ -117,7 +117,7 @@ fn bcachefs_session() -> Session {
 fn tree_has_the_form_of_the_founding_report() {
     let report = rendered(&bcachefs_session(), &View::default(), &[]);
     assert!(report.contains(FOUNDING), "{report}");
-    assert!(report.contains("\nlost: nothing\n"), "{report}");
+    assert!(report.contains("\nlost: not known\n"), "{report}");
 
     let arrow = rendered(&bcachefs_session(), &View::default(), &marks());
     assert!(arrow.contains("bch2_bio_alloc_pages_pool(72.933% 956297/1311194)  <----- read-amplification\n"));

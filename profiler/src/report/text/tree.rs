@@ -11,7 +11,7 @@ use super::style::{Style, percent};
 use crate::profile::units;
 use crate::profile::{CallTree, Finding, Frame, Label, NodeId, View};
 use crate::report::escape::{sanitize, shorten, width};
-use crate::report::selection::{Marked, Selection, marked};
+use crate::report::selection::{Marked, Selection, is_cut, marked};
 
 /// Columns of a level.
 const INDENT: usize = 4;
@@ -84,7 +84,7 @@ impl Layout {
             ids.iter().copied().filter(|id| selection.nodes.contains(id)).collect()
         };
         let shown = shown_of(tree.roots());
-        let roots_cut = shown.len() < tree.roots().len();
+        let roots_cut = is_cut(tree, tree.roots(), shown.len());
         todo.extend(shown.into_iter().rev().map(|id| (id, None, 0)));
         while let Some((id, parent, depth)) = todo.pop() {
             let index = lines.len();
@@ -104,7 +104,7 @@ impl Layout {
                     .unwrap_or_default(),
                 depth,
                 children: Vec::new(),
-                cut: shown.len() < tree.children(id).len(),
+                cut: is_cut(tree, tree.children(id), shown.len()),
                 extent: 0,
             });
             todo.extend(shown.into_iter().rev().map(|id| (id, Some(index), depth + 1)));
