@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod annotate;
 mod attach;
 mod check;
 mod child;
@@ -34,6 +35,9 @@ enum Command {
     Diagnose(diagnose::Args),
     /// Print the report of a saved session once more, with other options.
     Report(report::Args),
+    /// Show which instructions of a function take the time, which members of structures they access, and who
+    /// writes there.
+    Annotate(annotate::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
     /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
@@ -51,6 +55,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Attach(args) => attach::run(&args, cli.verbose),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Annotate(args) => annotate::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
         Command::Pathologies(args) => pathologies::run(&args),
     }

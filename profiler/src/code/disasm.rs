@@ -139,6 +139,11 @@ impl Line {
         self.decoded.mnemonic() == Mnemonic::Pause
     }
 
+    /// Whether this ends the function.
+    pub fn is_return(&self) -> bool {
+        self.decoded.flow_control() == FlowControl::Return
+    }
+
     /// Whether this works on many bytes at once: `rep movsb` and the like.
     pub fn is_repeated(&self) -> bool {
         (self.decoded.has_rep_prefix() || self.decoded.has_repne_prefix())

@@ -11,9 +11,15 @@
 //!
 //! x86-64 only: sessions of other machines say so.
 
+mod analyse;
 pub mod disasm;
 pub mod flow;
+mod line;
+pub mod members;
 pub mod samples;
-mod text;
+mod sources;
+pub mod text;
 
+pub use analyse::{Types, analyse};
 pub use samples::samples_by_address;
+pub use sources::{LEAST_SAMPLES, LEAST_SHARE, MOST_FUNCTIONS, Programs};

@@ -28,8 +28,8 @@ pub fn samples_by_address(session: &Session, function: &Frame) -> BTreeMap<u64, 
     samples
 }
 
-/// The functions with the most CPU samples of their own, most first: those with `least` of all samples, `most` at most.
-pub fn hottest(session: &Session, least: f64, most: usize) -> Vec<(FrameId, u64)> {
+/// The functions with CPU samples of their own, and how many, most first.
+pub fn by_function(session: &Session) -> Vec<(FrameId, u64)> {
     let profile = &session.profile;
     let mut own: BTreeMap<FrameId, u64> = BTreeMap::new();
     for stack in profile.of_kind(Kind::Cpu) {
@@ -38,12 +38,9 @@ pub fn hottest(session: &Session, least: f64, most: usize) -> Vec<(FrameId, u64)
             *count = count.saturating_add(stack.weight);
         }
     }
-    let total = profile.total(Kind::Cpu) as f64;
-    let mut hottest: Vec<(FrameId, u64)> =
-        own.into_iter().filter(|(_, own)| *own as f64 >= least * total).collect();
-    hottest.sort_by_key(|(frame, own)| (std::cmp::Reverse(*own), *frame));
-    hottest.truncate(most);
-    hottest
+    let mut functions: Vec<(FrameId, u64)> = own.into_iter().collect();
+    functions.sort_by_key(|(frame, own)| (std::cmp::Reverse(*own), *frame));
+    functions
 }
 
 /// The memory access that most samples wait for.

@@ -5,19 +5,22 @@ use serde::{Deserialize, Serialize};
 use super::stacks::{Frame, Origin};
 
 /// Code of a function, as it was when the session was recorded. It is kept in a file of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionText {
     /// The function's symbol. Untrusted.
     pub name: String,
     /// Kernel module, or the file name of the user binary.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub module: Option<String>,
     /// Kernel or user.
     pub origin: Origin,
     /// Address of its first byte: as it ran in the kernel, as the file has it for user programs.
     pub start: u64,
     /// Its instructions.
+    #[serde(with = "hex")]
     pub bytes: Vec<u8>,
     /// Functions that it calls or jumps to: address and symbol, sorted. Untrusted.
+    #[serde(default)]
     pub targets: Vec<(u64, String)>,
 }
 
@@ -218,5 +221,24 @@ impl LineOfMember {
     pub fn range(&self) -> (u64, u64) {
         let start = self.index.saturating_mul(self.bytes);
         (start, start.saturating_add(self.bytes))
+    }
+}
+
+/// Bytes as a string of hex digits.
+mod hex {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits: Option<Vec<u8>> =
+            text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+        let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
+        let digits = digits.ok_or_else(|| D::Error::custom("code is not an even number of hex digits"))?;
+        Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
     }
 }
