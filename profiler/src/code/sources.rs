@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::analyse::Types;
 use super::text::Found;
 use crate::profile::Origin;
 use crate::symbolize::Processes;
 use crate::types::btf::BtfTypes;
+use crate::types::dwarf::DwarfTypes;
 use crate::types::{Prototype, TypeSource};
 
 /// Functions with less than this share of the CPU samples are not looked into.
@@ -18,6 +19,9 @@ pub const MOST_FUNCTIONS: usize = 100;
 /// Samples that a function must have: of a few, nothing can be said.
 pub const LEAST_SAMPLES: u64 = 3;
 
+/// Share of the CPU samples that a program must have in the functions that are looked into.
+const LEAST_PROGRAM: f64 = 0.02;
+
 /// The types of the running kernel and of the programs that were measured.
 pub struct Programs {
     kernel: Option<BtfTypes>,
@@ -25,14 +29,22 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Reads the types that the functions need.
-    pub fn read(found: &[Found], processes: &Processes) -> Self {
+    /// Reads the types that the functions need. Debug information of programs that hardly ran, of `total` samples, is not
+    /// worth its time.
+    pub fn read(found: &[Found], processes: &Processes, total: u64) -> Self {
         let of_kernel = found.iter().any(|found| found.text.origin == Origin::Kernel);
         let kernel = of_kernel.then(BtfTypes::running).and_then(|types| {
             types.inspect_err(|error| tracing::debug!("types of the kernel: {error}")).ok()
         });
         let mut programs: HashMap<usize, Box<dyn TypeSource>> = HashMap::new();
+        let samples_of = |index: usize| -> u64 {
+            let own = found.iter().filter(|found| found.binary == Some(index));
+            own.flat_map(|found| found.samples.values()).sum()
+        };
         for index in found.iter().filter_map(|found| found.binary) {
+            if (samples_of(index) as f64) < LEAST_PROGRAM * total as f64 {
+                continue;
+            }
             let Some(binary) = processes.binaries().get(index).filter(|_| !programs.contains_key(&index)) else {
                 continue;
             };
@@ -48,7 +60,12 @@ impl Programs {
     }
 }
 
-fn program(path: &std::path::Path) -> Option<Box<dyn TypeSource>> {
+/// The types of a program: from its debug information, or from BTF if it has some.
+fn program(path: &Path) -> Option<Box<dyn TypeSource>> {
+    match DwarfTypes::open(path) {
+        Ok(types) => return Some(Box::new(types)),
+        Err(error) => tracing::debug!("{error}"),
+    }
     BtfTypes::from_file(path).ok().map(|types| Box::new(types) as Box<dyn TypeSource>)
 }
 

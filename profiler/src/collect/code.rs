@@ -13,14 +13,14 @@ pub fn look_into(session: &mut Session, ebpf: &mut Ebpf, processes: &Processes, 
     if session.host.arch != disasm::ARCHITECTURE {
         return;
     }
-    let total = session.profile.total(Kind::Cpu) as f64;
+    let total = session.profile.total(Kind::Cpu);
     let mut functions: Vec<&Frame> = Vec::new();
     let mut others = 0;
     for (frame, samples) in samples::by_function(session) {
         let frame = session.profile.frame(frame);
         let is_wanted = wanted.is_some_and(|wanted| frame.is_called(wanted));
         let is_hot = samples >= code::LEAST_SAMPLES
-            && samples as f64 >= code::LEAST_SHARE * total
+            && samples as f64 >= code::LEAST_SHARE * total as f64
             && others < code::MOST_FUNCTIONS;
         if is_hot || is_wanted {
             functions.push(frame);
@@ -38,6 +38,6 @@ pub fn look_into(session: &mut Session, ebpf: &mut Ebpf, processes: &Processes, 
             Err(error) => tracing::debug!("the kernel's code cannot be read: {error:#}"),
         }
     }
-    let types = code::Programs::read(&found, processes);
+    let types = code::Programs::read(&found, processes, total);
     code::analyse(session, found, &types);
 }

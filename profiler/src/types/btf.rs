@@ -401,6 +401,11 @@ impl TypeSource for BtfTypes {
             .unwrap_or_default()
     }
 
+    fn tagged(&self, tag: &str) -> Option<TypeId> {
+        let loaded = self.modules.borrow().loaded.len();
+        (0..=loaded).find_map(|part| self.own_named(part, tag, &[KIND_STRUCT, KIND_UNION]).into_iter().next())
+    }
+
     fn prototype(&self, symbol: &str) -> Option<Prototype> {
         self.prototype_in(None, symbol)
     }

@@ -144,11 +144,7 @@ pub(super) fn strip<S: TypeSource + ?Sized>(source: &S, mut id: TypeId) -> Optio
     for _ in 0..MAX_DEPTH {
         match source.get(id)? {
             Type::Alias { of, .. } | Type::Qualified { of, .. } => id = of,
-            Type::Forward { name, .. } => {
-                let defined = source.named(&name).into_iter();
-                let is_record = |id: &TypeId| matches!(source.get(*id), Some(Type::Record(_)));
-                return Some(defined.filter(is_record).next().unwrap_or(id));
-            }
+            Type::Forward { name, .. } => return Some(source.tagged(&name).unwrap_or(id)),
             _ => return Some(id),
         }
     }

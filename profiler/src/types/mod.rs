@@ -7,10 +7,14 @@
 //! All of it may come from a hostile file: every walk is bounded, by [`MAX_DEPTH`] and [`MAX_MEMBERS`].
 
 pub mod access;
+pub mod advice;
 mod align;
 pub mod btf;
+pub mod dwarf;
 mod file;
+pub mod judge;
 pub mod layout;
+pub mod line;
 pub mod model;
 mod naming;
 
@@ -32,6 +36,9 @@ pub trait TypeSource {
     /// Structures and unions of this name that are defined. More than one where files of a program use a name for
     /// different structures; typedefs count as names, too. Of the kernel's: those of vmlinux before those of modules.
     fn named(&self, name: &str) -> Vec<TypeId>;
+
+    /// The structure or union with this tag. Typedefs do not count, nor does what would have to be read first.
+    fn tagged(&self, tag: &str) -> Option<TypeId>;
 
     /// How a function is called, by its symbol.
     fn prototype(&self, symbol: &str) -> Option<Prototype>;
@@ -71,6 +78,11 @@ pub trait TypeSource {
     /// The type as C writes it: `const struct list_head *`, `unsigned char[16]`.
     fn type_name(&self, id: TypeId) -> String {
         naming::type_name(self, id)
+    }
+
+    /// A declaration of `name` with this type: `unsigned char name[16]`.
+    fn declaration(&self, id: TypeId, name: &str) -> String {
+        naming::declaration(self, id, name)
     }
 
     /// Where the members of a structure or union lie.

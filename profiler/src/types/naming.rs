@@ -8,6 +8,11 @@ pub(super) fn type_name<S: TypeSource + ?Sized>(source: &S, id: TypeId) -> Strin
     declare(source, id, String::new(), 0)
 }
 
+/// A declaration of `name` with this type.
+pub(super) fn declaration<S: TypeSource + ?Sized>(source: &S, id: TypeId, name: &str) -> String {
+    declare(source, id, name.to_owned(), 0)
+}
+
 /// `declarator` is what stands to the right of the type's own name so far, from the inside out: C's declarations read so.
 fn declare<S: TypeSource + ?Sized>(source: &S, id: TypeId, declarator: String, depth: usize) -> String {
     // Hostile types can be long as well as deep.
