@@ -114,7 +114,7 @@ fn show(
             Some(member) => {
                 let (offset, size) = place(types, layout, member)?;
                 let near = around(types, layout, offset, size, Start::of(layout, line), line);
-                let separation = separate(types, layout, &near, language);
+                let separation = separate(types, layout, &near, &near.written(), language);
                 report::neighbourhood(layout, &near, separation.as_ref(), &style, &mut out)?;
             }
         }

@@ -13,7 +13,7 @@ use crate::types::{Alignment, Layout, Member, TypeSource};
 const OFFSET: usize = 8;
 const SIZE: usize = 7;
 /// Columns of the judgement: `read-mostly: geometry`.
-const JUDGED: usize = 25;
+const JUDGED: usize = 27;
 /// Lines of the summary that are listed at most.
 const LINES: usize = 12;
 
@@ -77,10 +77,10 @@ pub fn neighbourhood(
     };
     let at_line = near.start == Start::AtLine;
     printer.paragraph(&format!(
-        "{}, {}{which}: {}",
+        "{}, {}{which}. {}",
         title(layout),
-        if at_line { "" } else { "if an object begins at a line: " },
-        alignment(layout, near.line)
+        if at_line { "" } else { "in an object that begins at a line: " },
+        capital(&alignment(layout, near.line))
     ))?;
     writeln!(printer.out)?;
     printer.headings("written often?")?;
@@ -187,11 +187,16 @@ fn title(layout: &Layout) -> String {
 fn alignment(layout: &Layout, line: u64) -> String {
     match layout.align {
         Alignment::Attribute(bytes) if bytes >= line => {
-            format!("aligned to {bytes} by an attribute, so objects begin at a line")
+            format!("an attribute aligns it to {bytes}, so objects begin at a line")
         }
-        Alignment::Attribute(bytes) => format!("aligned to {bytes} by an attribute"),
+        Alignment::Attribute(bytes) => format!("an attribute aligns it to {bytes}"),
         Alignment::Natural(bytes) => format!("its members need an alignment of {bytes}"),
     }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| format!("{}{}.", first.to_ascii_uppercase(), chars.as_str()))
 }
 
 fn count(number: u64, what: &str) -> String {
@@ -354,7 +359,7 @@ mod tests {
         let layout = types.structure("mount").unwrap();
         let text = |start| {
             let near = around(&types, &layout, 72, 4, start, 64);
-            let separation = separate(&types, &layout, &near, Language::Kernel);
+            let separation = separate(&types, &layout, &near, &near.written(), Language::Kernel);
             printed(|out| neighbourhood(&layout, &near, separation.as_ref(), &Style::default(), out))
         };
         insta::assert_snapshot!(text(Start::AtLine));

@@ -1,7 +1,8 @@
 //! How to lay a structure out so that what is read does not share a line with what is written.
 
+use super::judge::Judgement;
 use super::line::{Neighbourhood, Part, Start, parts};
-use super::{Layout, Member, TypeSource};
+use super::{Layout, MAX_DEPTH, Member, TypeSource};
 
 /// For whom the declaration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +31,13 @@ pub struct Separation {
 /// Members that are moved at most: with more that is written, it is the member that is read that has to go.
 const MOVED: usize = 4;
 
-/// A way to separate what is read from the suspects in its line; `None` where no suspect shares the line.
+/// A way to separate what is read from what others write in its line: `written`, such as
+/// [`Neighbourhood::written`], or what was measured. `None` where nothing is written.
 ///
 /// # Examples
 ///
 /// ```text
-/// /* before: bytes 64-127 of struct mount */
+/// struct mount {    /* 320 bytes, before */
 ///         unsigned int m_agino_log;        /* 72: read */
 ///         atomic64_t m_active_trans;       /* 80: written: atomic counter */
 /// ```
@@ -43,82 +45,90 @@ pub fn separate<S: TypeSource + ?Sized>(
     source: &S,
     layout: &Layout,
     near: &Neighbourhood,
+    written: &[&Part],
     language: Language,
 ) -> Option<Separation> {
-    separate_in(source, layout, near, language, 0, 0)
+    Separator { source, near, written, language }.within(layout, 0, 0)
 }
 
-fn separate_in<S: TypeSource + ?Sized>(
-    source: &S,
-    layout: &Layout,
-    near: &Neighbourhood,
+struct Separator<'s, S: ?Sized> {
+    source: &'s S,
+    near: &'s Neighbourhood,
+    written: &'s [&'s Part],
     language: Language,
-    base: u64,
-    depth: usize,
-) -> Option<Separation> {
-    let suspects = near.suspects();
-    let worst = suspects.first()?.part.judgement.rank();
-    let written: Vec<&Part> =
-        suspects.iter().map(|one| &one.part).filter(|part| part.judgement.rank() == worst).collect();
-    let holder = |offset: u64| outer(layout, offset.checked_sub(base)?);
-    let read = holder(near.bytes.start)?;
-    let holders: Vec<(&Member, &Part)> =
-        written.iter().filter_map(|part| Some((holder(part.bytes().start)?, *part))).take(MOVED).collect();
-    // Both in one structure within this one: that one has to be changed.
-    let (first, _) = holders.first()?;
-    if first.offset() == read.offset() && depth < 8 {
-        let inner = source.layout(read.ty)?;
-        return separate_in(source, &inner, near, language, base + read.offset(), depth + 1);
-    }
-    let apart: Vec<&(&Member, &Part)> =
-        holders.iter().filter(|(member, _)| member.offset() != read.offset()).collect();
-    let name =
-        format!("{} {}", layout.kind.keyword(), if layout.name.is_empty() { "{...}" } else { &layout.name });
-    let row = |member: &Member, align: &str, note: &str| {
-        let last = member.path.rsplit('.').next().unwrap_or_default();
-        let declaration = format!("{}{align};", source.declaration(member.ty, last));
-        format!("        {declaration:<40} /* {note} */\n")
-    };
-    let mut rows: Vec<(u64, String)> = apart
-        .iter()
-        .map(|(member, part)| {
-            (member.offset(), row(member, "", &format!("{}: {}", member.offset(), part.judgement)))
-        })
-        .collect();
-    rows.push((read.offset(), row(read, "", &format!("{}: read", read.offset()))));
-    rows.sort_by_key(|(offset, _)| *offset);
-    rows.dedup();
-    let mut before = format!("{name} {{    /* {} bytes, before */\n", layout.size);
-    before.extend(rows.into_iter().map(|(_, row)| row));
-    before.push_str("        ...\n};\n");
+}
 
-    let attribute = match language {
-        Language::Kernel => " ____cacheline_aligned_in_smp".to_owned(),
-        Language::C => format!(" __attribute__((aligned({})))", near.line),
-    };
-    let mut moved: Vec<&Member> = apart.iter().map(|(member, _)| *member).collect();
-    moved.sort_by_key(|member| member.offset());
-    moved.dedup_by_key(|member| member.offset());
-    let bytes: u64 = moved.iter().map(|member| member.size()).sum();
-    let size = layout.size.next_multiple_of(near.line).saturating_add(bytes.next_multiple_of(near.line));
-    let mut after = format!("{name} {{    /* at most {size} bytes, after */\n");
-    after.push_str(&row(read, "", "read: with others that are only read"));
-    after.push_str("        ...\n");
-    for (index, member) in moved.iter().enumerate() {
-        let (align, note) = match index {
-            0 => (attribute.as_str(), "written: last, in a line of its own"),
-            _ => ("", "written, too"),
-        };
-        after.push_str(&row(member, align, note));
+impl<S: TypeSource + ?Sized> Separator<'_, S> {
+    /// `layout` is that of a structure `base` bytes into the one asked about.
+    fn within(&self, layout: &Layout, base: u64, depth: usize) -> Option<Separation> {
+        let holder = |offset: u64| outer(layout, offset.checked_sub(base)?);
+        let read = holder(self.near.bytes.start)?;
+        let held = self.written.iter().filter_map(|part| Some((holder(part.bytes().start)?, *part)));
+        let held: Vec<(&Member, &Part)> = held.take(MOVED).collect();
+        let (first, _) = held.first()?;
+        // Both in one structure within this one: that one has to be changed.
+        if first.offset() == read.offset() {
+            let inner = self.source.layout(read.ty).filter(|_| depth < MAX_DEPTH)?;
+            return self.within(&inner, base + read.offset(), depth + 1);
+        }
+        let apart: Vec<(&Member, &Part)> =
+            held.into_iter().filter(|(member, _)| member.offset() != read.offset()).collect();
+        Some(self.separation(layout, read, &apart, base == 0))
     }
-    after.push_str("};\n");
-    Some(Separation {
-        structure: layout.name.clone(),
-        before,
-        after,
-        growth: size.saturating_sub(layout.size),
-        quiet: (base == 0).then(|| quiet(source, layout, near)).flatten(),
-    })
+
+    fn separation(
+        &self,
+        layout: &Layout,
+        read: &Member,
+        apart: &[(&Member, &Part)],
+        outermost: bool,
+    ) -> Separation {
+        let tag = if layout.name.is_empty() { "{...}" } else { &layout.name };
+        let name = format!("{} {tag}", layout.kind.keyword());
+        let mut rows = vec![(read.offset(), self.row(read, &format!("{}: read", read.offset())))];
+        for (member, part) in apart {
+            let note = match part.judgement {
+                Judgement::Written { .. } => part.judgement.to_string(),
+                _ => "written".to_owned(),
+            };
+            rows.push((member.offset(), self.row(member, &format!("{}: {note}", member.offset()))));
+        }
+        rows.sort_by_key(|(offset, _)| *offset);
+        rows.dedup_by_key(|(offset, _)| *offset);
+        let mut before = format!("{name} {{    /* {} bytes, before */\n", layout.size);
+        before.extend(rows.into_iter().map(|(_, row)| row));
+        before.push_str("        ...\n};\n");
+
+        let mut moved: Vec<&Member> = apart.iter().map(|(member, _)| *member).collect();
+        moved.sort_by_key(|member| member.offset());
+        moved.dedup_by_key(|member| member.offset());
+        let line = self.near.line;
+        let bytes: u64 = moved.iter().map(|member| member.size()).sum();
+        let size = layout.size.next_multiple_of(line).saturating_add(bytes.next_multiple_of(line));
+        let mut after = format!("{name} {{    /* at most {size} bytes, after */\n");
+        after.push_str(&self.row(read, "read: with others that are only read"));
+        after.push_str("        ...\n        /* written: last, in lines of their own */\n");
+        for (index, member) in moved.into_iter().enumerate() {
+            let attribute = match (index, self.language) {
+                (0, Language::Kernel) => " ____cacheline_aligned_in_smp".to_owned(),
+                (0, Language::C) => format!(" __attribute__((aligned({line})))"),
+                _ => String::new(),
+            };
+            after.push_str(&format!("        {}{attribute};\n", self.declaration(member)));
+        }
+        after.push_str("};\n");
+        let quiet = if outermost { quiet(self.source, layout, self.near) } else { None };
+        let growth = size.saturating_sub(layout.size);
+        Separation { structure: layout.name.clone(), before, after, growth, quiet }
+    }
+
+    fn row(&self, member: &Member, note: &str) -> String {
+        format!("        {:<40} /* {note} */\n", self.declaration(member) + ";")
+    }
+
+    fn declaration(&self, member: &Member) -> String {
+        self.source.declaration(member.ty, member.path.rsplit('.').next().unwrap_or_default())
+    }
 }
 
 /// The member of this structure itself that holds a byte; the smallest, where a union has several.
@@ -185,10 +195,12 @@ mod tests {
                 separation.before, separation.after, separation.growth, separation.quiet
             )
         };
-        insta::assert_snapshot!(text(separate(&types, &layout, &near, Language::Kernel).unwrap()));
+        insta::assert_snapshot!(text(
+            separate(&types, &layout, &near, &near.written(), Language::Kernel).unwrap()
+        ));
         // Nothing in this line is written.
         let near = around(&types, &layout, 200, 8, Start::AtLine, 64);
-        assert_eq!(separate(&types, &layout, &near, Language::Kernel), None);
+        assert_eq!(separate(&types, &layout, &near, &near.written(), Language::Kernel), None);
     }
 
     #[test]
@@ -202,7 +214,7 @@ mod tests {
         let types = btf.types();
         let layout = types.structure("outer").unwrap();
         let near = around(&types, &layout, 8, 4, Start::AtLine, 64);
-        let separation = separate(&types, &layout, &near, Language::C).unwrap();
+        let separation = separate(&types, &layout, &near, &near.written(), Language::C).unwrap();
         assert_eq!(separation.structure, "inner");
         assert!(
             separation.after.contains("atomic_t busy __attribute__((aligned(64)));"),

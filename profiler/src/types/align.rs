@@ -91,7 +91,11 @@ impl<S: TypeSource + ?Sized> Aligner<'_, S> {
         } else if !record.fields.is_empty() {
             attribute = attribute.max(explained_by(end, record.size, natural));
         }
-        if attribute > natural { Alignment::Attribute(attribute) } else { Alignment::Natural(natural) }
+        // What no number needs is an attribute of a structure within.
+        match natural.max(attribute) {
+            bytes if attribute > natural || bytes > MAX_NATURAL => Alignment::Attribute(bytes),
+            bytes => Alignment::Natural(bytes),
+        }
     }
 }
 

@@ -212,7 +212,7 @@ fn is_rust_atomic(name: &str) -> bool {
 
 fn pointer<S: TypeSource + ?Sized>(source: &S, to: TypeId, name: &str) -> Judgement {
     if matches!(source.strip(to).and_then(|to| source.get(to)), Some(Type::Function { .. })) {
-        return Judgement::ReadMostly("function pointer");
+        return Judgement::ReadMostly("function");
     }
     let mut id = to;
     for _ in 0..MAX_DEPTH {
@@ -252,10 +252,10 @@ fn by_name(name: &str, base: &str) -> Judgement {
         return Judgement::ReadMostly("limit");
     }
     if COUNTING.contains(last) || words.contains(&"nr") || last.ends_with("count") {
-        return Judgement::Maybe("counts, by its name");
+        return Judgement::Maybe("counts, by name");
     }
     if matches!(*last, "flags" | "state") {
-        return Judgement::Maybe("flags, by its name");
+        return Judgement::Maybe("flags, by name");
     }
     Judgement::Unknown
 }
@@ -272,9 +272,9 @@ mod tests {
         assert_eq!(of("s_blocksize_bits"), Judgement::ReadMostly("geometry"));
         assert_eq!(of("max_nr_of_things"), Judgement::ReadMostly("limit"));
         assert_eq!(of("m_maxicount"), Judgement::ReadMostly("limit"));
-        assert_eq!(of("nr_free"), Judgement::Maybe("counts, by its name"));
-        assert_eq!(of("m_fdblocks_count"), Judgement::Maybe("counts, by its name"));
-        assert_eq!(of("i_state"), Judgement::Maybe("flags, by its name"));
+        assert_eq!(of("nr_free"), Judgement::Maybe("counts, by name"));
+        assert_eq!(of("m_fdblocks_count"), Judgement::Maybe("counts, by name"));
+        assert_eq!(of("i_state"), Judgement::Maybe("flags, by name"));
         // Not at any price: `account` and `discount` count nothing, and most names say nothing.
         assert_eq!(of("m_bsize"), Judgement::Unknown);
         assert_eq!(of("_"), Judgement::Unknown);

@@ -108,6 +108,15 @@ impl Neighbourhood {
         suspects
     }
 
+    /// Those of the [`suspects`](Self::suspects) that are written by nature, as far as they share the line of an object that
+    /// begins at one; else those that may share it otherwise.
+    pub fn written(&self) -> Vec<&Part> {
+        let written: Vec<&Neighbour> =
+            self.suspects().into_iter().filter(|one| one.part.judgement.is_written()).collect();
+        let sure = written.iter().any(|one| one.if_at_line);
+        written.into_iter().filter(|one| one.if_at_line || !sure).map(|one| &one.part).collect()
+    }
+
     /// Lines of an object that begins at a line, by number, that the bytes asked about lie in.
     pub fn lines(&self) -> Range<u64> {
         lines(&self.bytes, 0, self.line)

@@ -38,13 +38,13 @@ impl DwarfTypes {
                     gimli::DW_TAG_union_type => RecordKind::Union,
                     _ => RecordKind::Structure,
                 };
+                // A type with a unit of its own; here is nothing but what says so.
+                let elsewhere = self.reference(at, &unit, &entry, gimli::DW_AT_signature);
+                if let Some(defined) = elsewhere.filter(|defined| *defined != at) {
+                    return Some(Type::Qualified { qualifier: Qualifier::Tag, of: defined.id() });
+                }
                 if entry.attr_value(gimli::DW_AT_declaration).is_some() {
-                    return Some(match self.reference(at, &unit, &entry, gimli::DW_AT_signature) {
-                        Some(defined) if defined != at => {
-                            Type::Alias { name: name().unwrap_or_default(), of: defined.id() }
-                        }
-                        _ => Type::Forward { kind, name: name()? },
-                    });
+                    return Some(Type::Forward { kind, name: name()? });
                 }
                 let record = Record {
                     kind,

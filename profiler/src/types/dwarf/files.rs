@@ -35,11 +35,12 @@ pub(super) struct Sections {
     sections: FxHashMap<&'static str, Arc<[u8]>>,
 }
 
-/// Those that types are in.
-const WANTED: [gimli::SectionId; 9] = [
+/// Those that types are in. The line table is not needed, but units cannot be read without it.
+const WANTED: [gimli::SectionId; 10] = [
     gimli::SectionId::DebugAbbrev,
     gimli::SectionId::DebugAddr,
     gimli::SectionId::DebugInfo,
+    gimli::SectionId::DebugLine,
     gimli::SectionId::DebugLineStr,
     gimli::SectionId::DebugRanges,
     gimli::SectionId::DebugRngLists,
