@@ -1,16 +1,15 @@
 //! From the code of the hottest functions to plain data in the session.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::disasm::Code;
 use super::flow::{self, Operand};
+use super::line;
 use super::members::{Arguments, Resolved};
 use super::samples::{is_shared, waiting};
 use super::text::Found;
-use super::line;
-use crate::profile::{
-    FunctionCode, InstructionSamples, MemberAccess, MemberRef, Session, Wait, Writer,
-};
+use crate::profile::{FunctionCode, InstructionSamples, MemberAccess, MemberRef, Session, Wait, Writer};
 use crate::types::{Prototype, TypeId, TypeSource};
 
 /// Accesses of one function that are kept.
@@ -38,17 +37,18 @@ struct Function<'t> {
 /// Looks into the code of functions and puts what it finds into the session, with the code itself.
 pub fn analyse(session: &mut Session, found: Vec<Found>, types: &dyn Types) {
     let mut functions: Vec<Function<'_>> = found.into_iter().map(|found| look_into(found, types)).collect();
-    functions.sort_by(|a, b| {
-        b.code.samples.cmp(&a.code.samples).then_with(|| a.code.name.cmp(&b.code.name))
-    });
+    functions.sort_by(|a, b| b.code.samples.cmp(&a.code.samples).then_with(|| a.code.name.cmp(&b.code.name)));
     for index in 0..functions.len() {
-        let Function { types: Some(types), waits_for: Some(waits_for), .. } = &functions[index] else { continue };
-        let line = line::of(*types, waits_for.structure, &waits_for.member, functions[index].found.text.origin);
-        let writers = line.as_ref().map(|line| {
-            writers(&functions, &functions[index], &waits_for.member, line.range())
-        });
+        let Function { types: Some(types), waits_for: Some(waits_for), .. } = &functions[index] else {
+            continue;
+        };
+        let function = &functions[index];
+        let writers =
+            writers(&functions, function, &waits_for.member, &line::bytes_around(&waits_for.member));
+        let origin = function.found.text.origin;
+        let line = line::of(*types, waits_for.structure, &waits_for.member, origin, &writers);
         if let Some(wait) = &mut functions[index].code.wait {
-            wait.writers = writers.unwrap_or_default();
+            wait.writers = writers;
             wait.line = line;
         }
     }
@@ -96,8 +96,9 @@ fn look_into(found: Found, types: &dyn Types) -> Function<'_> {
             *samples.entry(line).or_default() += count;
         }
     }
-    let waiting = waiting(&code, &operands, &samples)
-        .filter(|waiting| operands[waiting.operand].size > 0 && !code.lines[operands[waiting.operand].line].is_repeated());
+    let waiting = waiting(&code, &operands, &samples).filter(|waiting| {
+        operands[waiting.operand].size > 0 && !code.lines[operands[waiting.operand].line].is_repeated()
+    });
     let mut waits_for = None;
     let wait = waiting.map(|waiting| {
         let operand = &operands[waiting.operand];
@@ -153,7 +154,7 @@ fn writers(
     functions: &[Function<'_>],
     of: &Function<'_>,
     member: &MemberRef,
-    (start, end): (u64, u64),
+    line: &Range<u64>,
 ) -> Vec<Writer> {
     // Nameless structures are all called alike.
     if member.structure.contains('{') || member.structure.contains('(') {
@@ -170,7 +171,9 @@ fn writers(
             .accesses
             .iter()
             .filter(|access| access.writes && access.member.structure == member.structure)
-            .filter(|access| access.member.offset < end && access.member.offset + access.member.size > start)
+            .filter(|access| {
+                access.member.offset < line.end && access.member.offset + access.member.size > line.start
+            })
             .collect();
         // Atomic ones first: they need the line every time. Then the one that this function itself waits for.
         writes.sort_by_key(|access| (!access.locked, Some(access.at) != waited, access.at));

@@ -1,17 +1,27 @@
 //! The cache line of a member, as the session keeps it.
 
-use crate::profile::{LayoutAdvice, LineOfMember, MemberRef, Neighbour, Origin};
+use std::ops::Range;
+
+use crate::profile::{LayoutAdvice, LineOfMember, MemberRef, Neighbour, Origin, Writer};
 use crate::types::advice::{Language, separate};
-use crate::types::line::{Start, around, line_size};
+use crate::types::line::{Part, Start, around, line_size};
 use crate::types::{TypeId, TypeSource};
 
+/// The bytes of a structure that share a line with a member, if the structure begins on a line.
+pub fn bytes_around(member: &MemberRef) -> Range<u64> {
+    let line = line_size();
+    let start = member.offset / line * line;
+    start..start.saturating_add(line)
+}
+
 /// The line that a member of a structure lies in, if its objects begin on a line: which of its neighbours are written
-/// often, and how to take them apart.
+/// often, and how to take it apart from those, or from what is seen to be written.
 pub fn of(
     types: &dyn TypeSource,
     structure: TypeId,
     member: &MemberRef,
     origin: Origin,
+    writers: &[Writer],
 ) -> Option<LineOfMember> {
     let layout = types.layout(structure)?;
     let bytes = line_size();
@@ -35,7 +45,17 @@ pub fn of(
         )),
     };
     let language = if origin == Origin::Kernel { Language::Kernel } else { Language::C };
-    let advice = separate(types, &layout, &near, language).map(|apart| LayoutAdvice {
+    let seen: Vec<&Part> = near
+        .neighbours
+        .iter()
+        .map(|neighbour| &neighbour.part)
+        .filter(|part| {
+            let bytes = part.bytes();
+            writers.iter().any(|writer| bytes.contains(&writer.member.offset))
+        })
+        .collect();
+    let written = if seen.is_empty() { near.written() } else { seen };
+    let advice = separate(types, &layout, &near, &written, language).map(|apart| LayoutAdvice {
         text: match &apart.quiet {
             Some(quiet) => format!("Take them apart ({} bytes more at most). {quiet}", apart.growth),
             None => format!("Take them apart ({} bytes more at most).", apart.growth),

@@ -121,7 +121,9 @@ impl<'t> Arguments<'t> {
     ) -> Result<Resolved, String> {
         let (mut by, ty) = match place.root {
             Root::Argument(number) => self.argument(number)?,
-            Root::Result(address) => result(address).ok_or("what a function returned whose type is not known")?,
+            Root::Result(address) => {
+                result(address).ok_or("what a function returned whose type is not known")?
+            }
             Root::Stack => return Err("on the stack".to_owned()),
             Root::Own => return Err("the CPU's or thread's own memory".to_owned()),
             Root::Fixed => return Err("a variable, not a member of an argument".to_owned()),
@@ -151,7 +153,10 @@ impl<'t> Arguments<'t> {
             None => self.integers.get(number),
             Some(slot) => self.on_stack.get(slot),
         };
-        known.cloned().flatten().ok_or_else(|| "in a register that carries no argument of one word".to_owned())
+        known
+            .cloned()
+            .flatten()
+            .ok_or_else(|| "in a register that carries no argument of one word".to_owned())
     }
 
     /// What a pointer points to.
@@ -171,9 +176,10 @@ impl<'t> Arguments<'t> {
             return Ok((String::new(), structure));
         }
         let access = self.types.members_at(structure, offset, POINTER);
-        let mut pointers = access.places().iter().filter(|place| {
-            place.offset() == offset && self.types.pointee(place.ty).is_some()
-        });
+        let mut pointers = access
+            .places()
+            .iter()
+            .filter(|place| place.offset() == offset && self.types.pointee(place.ty).is_some());
         match (&access, pointers.next(), pointers.next()) {
             (Access::Spans(_), ..) | (_, _, Some(_)) => {
                 Err(format!("byte {offset} behind `{by}` may be one of several pointers"))
@@ -199,7 +205,12 @@ fn within(offset: i64, by: &str) -> Result<u64, String> {
 }
 
 /// The member that `size` bytes are accessed of.
-pub(super) fn member_of(types: &dyn TypeSource, structure: TypeId, offset: u64, size: u64) -> Option<MemberRef> {
+pub(super) fn member_of(
+    types: &dyn TypeSource,
+    structure: TypeId,
+    offset: u64,
+    size: u64,
+) -> Option<MemberRef> {
     let access = types.members_at(structure, offset, size);
     let (first, last) = (access.places().first()?, access.places().last()?);
     let path = match &access {
@@ -211,7 +222,12 @@ pub(super) fn member_of(types: &dyn TypeSource, structure: TypeId, offset: u64, 
     let name = types.type_name(structure);
     // Nameless structures are told apart by where they are, which is not in the name.
     debug_assert!(matches!(record.kind, RecordKind::Structure | RecordKind::Union));
-    Some(MemberRef { structure: name, path, offset: first.offset(), size: end.saturating_sub(first.offset()) })
+    Some(MemberRef {
+        structure: name,
+        path,
+        offset: first.offset(),
+        size: end.saturating_sub(first.offset()),
+    })
 }
 
 #[cfg(test)]
@@ -241,7 +257,8 @@ mod tests {
         assert_eq!(at(&[16], 8, 8), Ok("mp->m_list.next: struct list_head.prev".to_owned()));
         assert_eq!(at(&[128 + 16], 8, 8), Ok("mp->m_pools[0].next: struct list_head.prev".to_owned()));
         assert_eq!(at(&[], 72, 8), Ok("mp: struct mount.m_agino_log..m_maxicount".to_owned()));
-        assert!(at(&[72], 0, 8).unwrap_err().contains("no pointer"));
+        assert!(at(&[80], 0, 8).unwrap_err().contains("no pointer"));
+        assert!(at(&[72], 0, 8).unwrap_err().contains("several"));
         assert!(at(&[], -8, 8).unwrap_err().contains("around"));
         assert!(at(&[], 10_000, 8).is_err() || at(&[], 10_000, 8).is_ok_and(|name| name.contains("m_table")));
         let number = Place { root: Root::Argument(0), follows: Vec::new(), offset: 8 };

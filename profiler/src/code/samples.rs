@@ -19,7 +19,9 @@ pub fn samples_by_address(session: &Session, function: &Frame) -> BTreeMap<u64, 
     let profile = &session.profile;
     let mut samples = BTreeMap::new();
     for stack in profile.of_kind(Kind::Cpu) {
-        let Some(innermost) = stack.frames.last().map(|location| profile.location(*location)) else { continue };
+        let Some(innermost) = stack.frames.last().map(|location| profile.location(*location)) else {
+            continue;
+        };
         if profile.frame(innermost.frame) == function {
             let count: &mut u64 = samples.entry(innermost.address).or_default();
             *count = count.saturating_add(stack.weight);

@@ -45,7 +45,8 @@ impl Programs {
             if (samples_of(index) as f64) < LEAST_PROGRAM * total as f64 {
                 continue;
             }
-            let Some(binary) = processes.binaries().get(index).filter(|_| !programs.contains_key(&index)) else {
+            let Some(binary) = processes.binaries().get(index).filter(|_| !programs.contains_key(&index))
+            else {
                 continue;
             };
             let path = match &binary.file {

@@ -142,7 +142,9 @@ fn places_in_files(
     let profile = &session.profile;
     let mut places: BTreeMap<usize, BTreeMap<u64, u64>> = BTreeMap::new();
     for stack in profile.of_kind(Kind::Cpu) {
-        let Some(innermost) = stack.frames.last().map(|location| profile.location(*location)) else { continue };
+        let Some(innermost) = stack.frames.last().map(|location| profile.location(*location)) else {
+            continue;
+        };
         if profile.frame(innermost.frame) != function {
             continue;
         }
@@ -188,9 +190,7 @@ fn of_program(file: &object::File<'_>, function: &Frame, samples: &BTreeMap<u64,
         .symbols()
         .chain(file.dynamic_symbols())
         .filter(|symbol| is_function(symbol.kind()) && symbol.size() > 0)
-        .find(|symbol| {
-            hottest.checked_sub(symbol.address()).is_some_and(|inside| inside < symbol.size())
-        })?;
+        .find(|symbol| hottest.checked_sub(symbol.address()).is_some_and(|inside| inside < symbol.size()))?;
     let (start, size) = (symbol.address(), symbol.size().min(MAX_FUNCTION));
     let bytes = file.sections().find_map(|section| section.data_range(start, size).ok().flatten())?.to_vec();
     let code = Code::new(start, &bytes, |_| None);

@@ -69,7 +69,8 @@ fn suspect(code: &FunctionCode, total: u64) -> Option<Suspect<'_>> {
     if !is_plain || code.size > SMALL || code.samples < SAMPLES {
         return None;
     }
-    let at = code.instructions.iter().find(|found| found.offset == wait.offset).map_or(0, |found| found.samples);
+    let at =
+        code.instructions.iter().find(|found| found.offset == wait.offset).map_or(0, |found| found.samples);
     let waits = share(wait.samples.saturating_add(at), code.samples);
     let own = share(code.samples, total);
     let writers = wait
@@ -192,9 +193,8 @@ fn suspected(suspect: &Suspect<'_>, member: Option<&MemberRef>) -> Finding {
 
 fn false_sharing_advice(suspect: &Suspect<'_>, member: &MemberRef) -> Vec<Advice> {
     let layout = suspect.wait.line.iter().flat_map(|line| &line.advice);
-    let mut advice: Vec<Advice> = layout
-        .map(|advice| Advice { text: advice.text.clone(), paste: advice.paste.clone() })
-        .collect();
+    let mut advice: Vec<Advice> =
+        layout.map(|advice| Advice { text: advice.text.clone(), paste: advice.paste.clone() }).collect();
     if advice.is_empty() {
         let others: BTreeSet<&str> = suspect
             .writers
@@ -228,7 +228,12 @@ fn finding(
             "share",
             suspect.share,
             None,
-            format!("{}: {} of the CPU time, with {} bytes of code", code.name, percent(suspect.share), code.size),
+            format!(
+                "{}: {} of the CPU time, with {} bytes of code",
+                code.name,
+                percent(suspect.share),
+                code.size
+            ),
         ),
         Evidence::new(
             "waits",

@@ -174,7 +174,8 @@ impl TextSymbols {
 
     /// The address of a function.
     pub fn address_of(&self, name: &str) -> Option<u64> {
-        let found = self.symbols.iter().find(|symbol| &self.names[symbol.1 as usize..symbol.2 as usize] == name);
+        let found =
+            self.symbols.iter().find(|symbol| &self.names[symbol.1 as usize..symbol.2 as usize] == name);
         found.map(|symbol| symbol.0)
     }
 }
@@ -205,8 +206,14 @@ mod tests {
         let text = "ffffffff81000000 T first\nffffffff81000000 t alias\nffffffff81000040 t __pfx_second\n\
                     ffffffff81000050 t second\nffffffff81000048 d data\nffffffff81000090 T third\n";
         let symbols = TextSymbols::parse(text);
-        assert_eq!(symbols.range_of(0xffff_ffff_8100_003f), Some((0xffff_ffff_8100_0000, 0xffff_ffff_8100_0040)));
-        assert_eq!(symbols.range_of(0xffff_ffff_8100_0055), Some((0xffff_ffff_8100_0050, 0xffff_ffff_8100_0090)));
+        assert_eq!(
+            symbols.range_of(0xffff_ffff_8100_003f),
+            Some((0xffff_ffff_8100_0000, 0xffff_ffff_8100_0040))
+        );
+        assert_eq!(
+            symbols.range_of(0xffff_ffff_8100_0055),
+            Some((0xffff_ffff_8100_0050, 0xffff_ffff_8100_0090))
+        );
         // Where the last ends is not known.
         assert_eq!(symbols.range_of(0xffff_ffff_8100_0091), None);
         assert_eq!(symbols.range_of(0x1000), None);

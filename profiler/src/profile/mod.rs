@@ -22,8 +22,8 @@ pub mod view;
 
 pub use calltree::{CallTree, NodeId};
 pub use code::{
-    FunctionCode, FunctionText, InstructionSamples, LayoutAdvice, LineOfMember, MemberAccess, MemberRef, Neighbour,
-    Wait, Writer,
+    FunctionCode, FunctionText, InstructionSamples, LayoutAdvice, LineOfMember, MemberAccess, MemberRef,
+    Neighbour, Wait, Writer,
 };
 pub use finding::{Advice, Confidence, Evidence, Finding, Impact, Mark, Resource, Severity, Subject};
 pub use flat::{FlatEntry, flat};

@@ -39,11 +39,7 @@ pub fn functions<'s>(session: &'s Session, name: &str) -> Vec<Annotated<'s>> {
 }
 
 fn frame_of(code: &FunctionCode) -> Frame {
-    Frame {
-        name: (*code.name).into(),
-        module: code.module.as_deref().map(Into::into),
-        origin: code.origin,
-    }
+    Frame { name: (*code.name).into(), module: code.module.as_deref().map(Into::into), origin: code.origin }
 }
 
 /// Prints the function: all of its instructions if `all`, else those around the samples where it is long.
