@@ -102,26 +102,31 @@ fn functions_of_the_running_kernel_have_members() {
     }
     let _turn = exclusive();
     let folder = tempfile::tempdir().unwrap();
-    // Opens, reads, pipes, forks, memory: many functions of the kernel.
-    let script = format!(
-        "end=$(($(date +%s) + 6)); while [ $(date +%s) -lt $end ]; do find /proc/self /sys/kernel /usr/lib -maxdepth 2 \
-         -type f 2>/dev/null | head -300 | xargs cat 2>/dev/null | head -c 4000000 | wc -c > {0}/n; \
-         dd if=/dev/zero of={0}/f bs=64k count=200 2>/dev/null; rm {0}/f; done",
-        folder.path().display()
-    );
-    let args = ["--probes", "cpu", "--frequency", "999", "--", "sh", "-c", &script];
-    let run = Running::start(&args, false).finish();
-    assert_eq!(run.code(), 0, "{}", run.stderr);
-    let session = run.session();
-    let text = store::load_text(&run.output).unwrap();
-    let kernel: Vec<_> = session.code.iter().filter(|code| code.origin == Origin::Kernel).collect();
-    let named: usize = kernel.iter().map(|code| code.accesses.len()).sum();
-    let functions = kernel.iter().filter(|code| !code.accesses.is_empty()).count();
-    eprintln!("{named} accesses with a member in {functions} of {} functions", kernel.len());
-    assert!(named >= 200 && functions >= 20, "{named} in {functions} of {}", kernel.len());
-
-    check_instructions(&text);
-    check_members(&session);
+    let file = folder.path().join("file");
+    let file = file.display();
+    let (mut named, mut functions) = (0, BTreeSet::new());
+    // Each of them has some 20 functions of its own.
+    for work in [
+        "find /proc/self /proc/sys /sys/kernel /sys/devices /usr/lib > /dev/null 2>&1",
+        "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done",
+        &format!("dd if=/dev/zero of={file} bs=16k count=2000 2>/dev/null; dd if={file} of=/dev/null bs=4k 2>/dev/null"),
+        "dd if=/dev/zero bs=512 count=50000 2>/dev/null | cat | cat > /dev/null",
+    ] {
+        let script = format!("end=$(($(date +%s) + 4)); while [ $(date +%s) -lt $end ]; do {work}; done");
+        let args = ["--probes", "cpu", "--frequency", "999", "--", "sh", "-c", &script];
+        let run = Running::start(&args, false).finish();
+        assert_eq!(run.code(), 0, "{}", run.stderr);
+        let session = run.session();
+        for code in session.code.iter().filter(|code| code.origin == Origin::Kernel) {
+            if !code.accesses.is_empty() && functions.insert(code.name.clone()) {
+                named += code.accesses.len();
+            }
+        }
+        check_instructions(&store::load_text(&run.output).unwrap());
+        check_members(&session);
+    }
+    eprintln!("{named} accesses with a member in {} functions", functions.len());
+    assert!(named >= 200 && functions.len() >= 20, "{named} in {functions:?}");
 }
 
 /// Every instruction begins where binutils sees one begin.
@@ -150,7 +155,7 @@ fn check_instructions(text: &[FunctionText]) {
         assert_eq!(ours, theirs, "{}", function.name);
         compared += ours.len();
     }
-    assert!(compared > 1000, "{compared}");
+    assert!(compared > 500, "{compared}");
 }
 
 /// Every member lies where pahole sees it.
@@ -185,7 +190,7 @@ fn check_members(session: &Session) {
         }
     }
     eprintln!("{compared} members compared with pahole");
-    assert!(compared >= 50, "{compared}");
+    assert!(compared >= 20, "{compared}");
 }
 
 /// Name and offset of a line such as `	unsigned int  i_flags;  /*    12     4 */`.
