@@ -109,7 +109,9 @@ fn functions_of_the_running_kernel_have_members() {
     for work in [
         "find /proc/self /proc/sys /sys/kernel /sys/devices /usr/lib > /dev/null 2>&1",
         "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done",
-        &format!("dd if=/dev/zero of={file} bs=16k count=2000 2>/dev/null; dd if={file} of=/dev/null bs=4k 2>/dev/null"),
+        &format!(
+            "dd if=/dev/zero of={file} bs=16k count=2000 2>/dev/null; dd if={file} of=/dev/null bs=4k 2>/dev/null"
+        ),
         "dd if=/dev/zero bs=512 count=50000 2>/dev/null | cat | cat > /dev/null",
     ] {
         let script = format!("end=$(($(date +%s) + 4)); while [ $(date +%s) -lt $end ]; do {work}; done");

@@ -81,7 +81,9 @@ impl Types for Programs {
     fn prototype(&self, found: &Found, symbol: &str) -> Option<Prototype> {
         match found.binary {
             None => self.kernel.as_ref()?.prototype_in(found.text.module.as_deref(), symbol),
-            Some(index) => self.programs.get(&index)?.prototype(symbol),
+            // Looking for others takes too long in debug information, which is not sorted by name.
+            Some(index) if symbol == found.symbol => self.programs.get(&index)?.prototype(symbol),
+            Some(_) => None,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! The bytes of functions: of the running kernel by reading its memory, of user programs from their files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Seek as _};
+use std::fs::File;
 
+use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
 use super::disasm::Code;
 use crate::kernel::kallsyms::TextSymbols;
 use crate::kernel::memory::KernelMemory;
-use crate::profile::{Frame, FunctionText, Kind, Origin, Session};
+use crate::profile::{Frame, FunctionText, Kind, Session};
 use crate::symbolize::{Object, Processes};
 
 /// Most bytes of a function; the kernel's longest has some 20 KiB.
@@ -114,14 +115,16 @@ pub fn of_programs(session: &Session, functions: &[&Frame], processes: &Processe
     }
     let mut found: Vec<Found> = Vec::new();
     for (binary, wanted) in in_file {
-        let Some(data) = contents(processes, binary) else { continue };
+        let Some(file) = open(processes, binary) else { continue };
+        let cache = ReadCache::new(file);
         // An object file that cannot be parsed has no code to show.
-        let Ok(file) = object::File::parse(&*data) else { continue };
+        let Ok(file) = object::File::parse(&cache) else { continue };
         if file.architecture() != object::Architecture::X86_64 {
             continue;
         }
+        let symbols = Symbols::read(&file);
         found.extend(wanted.into_iter().filter_map(|(function, samples)| {
-            let mut found = of_program(&file, function, &samples)?;
+            let mut found = of_program(&file, &symbols, function, &samples)?;
             found.binary = Some(binary);
             Some(found)
         }));
@@ -158,47 +161,70 @@ fn places_in_files(
     places
 }
 
-/// The contents of a mapped file.
-pub(super) fn contents(processes: &Processes, binary: usize) -> Option<Vec<u8>> {
+/// A mapped file.
+fn open(processes: &Processes, binary: usize) -> Option<File> {
     let binary = processes.binaries().get(binary)?;
-    let mut file = match &binary.file {
+    let file = match &binary.file {
         Some(file) => file.try_clone().ok()?,
-        None => std::fs::File::open(&binary.path).ok()?,
+        None => File::open(&binary.path).ok()?,
     };
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_BINARY {
-        return None;
-    }
-    file.rewind().ok()?;
-    let mut data = Vec::new();
-    file.take(MAX_BINARY).read_to_end(&mut data).ok()?;
-    Some(data)
+    (metadata.is_file() && metadata.len() <= MAX_BINARY).then_some(file)
 }
 
-fn of_program(file: &object::File<'_>, function: &Frame, samples: &BTreeMap<u64, u64>) -> Option<Found> {
+/// Functions of a file, by address.
+struct Symbols<'f> {
+    /// Address, size, name; sorted.
+    functions: Vec<(u64, u64, &'f str)>,
+}
+
+impl<'f> Symbols<'f> {
+    fn read<R: object::ReadRef<'f>>(file: &'f object::File<'f, R>) -> Self {
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let mut functions: Vec<(u64, u64, &str)> = symbols
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
+            .filter_map(|symbol| {
+                let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+                Some((symbol.address(), symbol.size(), name))
+            })
+            .collect();
+        functions.sort_unstable();
+        Self { functions }
+    }
+
+    /// The function that holds `address`.
+    fn holding(&self, address: u64) -> Option<(u64, u64, &'f str)> {
+        let after = self.functions.partition_point(|function| function.0 <= address);
+        let found = *self.functions.get(after.checked_sub(1)?)?;
+        (address - found.0 < found.1).then_some(found)
+    }
+
+    /// The name of the function that begins at `address`.
+    fn name_at(&self, address: u64) -> Option<&'f str> {
+        let first = self.functions.partition_point(|function| function.0 < address);
+        self.functions.get(first).filter(|function| function.0 == address).map(|function| function.2)
+    }
+}
+
+fn of_program<'f, R: object::ReadRef<'f>>(
+    file: &'f object::File<'f, R>,
+    symbols: &Symbols<'_>,
+    function: &Frame,
+    samples: &BTreeMap<u64, u64>,
+) -> Option<Found> {
     let (hottest, _) = samples.iter().max_by_key(|(_, count)| **count)?;
     let address_of = |offset: u64| {
         file.segments().find_map(|segment| {
             let (start, size) = segment.file_range();
             let inside = offset.checked_sub(start).filter(|inside| *inside < size)?;
-            Some(segment.address() + inside)
+            segment.address().checked_add(inside)
         })
     };
-    let hottest = address_of(*hottest)?;
-    let is_function = |kind| kind == SymbolKind::Text;
-    let symbol = file
-        .symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|symbol| is_function(symbol.kind()) && symbol.size() > 0)
-        .find(|symbol| hottest.checked_sub(symbol.address()).is_some_and(|inside| inside < symbol.size()))?;
-    let (start, size) = (symbol.address(), symbol.size().min(MAX_FUNCTION));
+    let (start, size, symbol) = symbols.holding(address_of(*hottest)?)?;
+    let size = size.min(MAX_FUNCTION);
     let bytes = file.sections().find_map(|section| section.data_range(start, size).ok().flatten())?.to_vec();
     let code = Code::new(start, &bytes, |_| None);
-    let targets = targets(&code, |address| {
-        let mut symbols = file.symbols().chain(file.dynamic_symbols());
-        let target = symbols.find(|symbol| symbol.address() == address && is_function(symbol.kind()))?;
-        target.name().ok().filter(|name| !name.is_empty()).map(str::to_owned)
-    });
+    let targets = targets(&code, |address| symbols.name_at(address).map(str::to_owned));
     let mut inside: BTreeMap<u32, u64> = BTreeMap::new();
     for (offset, count) in samples {
         let Some(at) = address_of(*offset).and_then(|address| address.checked_sub(start)) else { continue };
@@ -206,9 +232,8 @@ fn of_program(file: &object::File<'_>, function: &Frame, samples: &BTreeMap<u64,
             *inside.entry(at as u32).or_default() += count;
         }
     }
-    debug_assert_eq!(function.origin, Origin::User);
     Some(Found {
-        symbol: symbol.name().ok()?.to_owned(),
+        symbol: symbol.to_owned(),
         binary: None,
         samples: inside,
         text: text_of(function, start, bytes, targets),

@@ -1,5 +1,7 @@
 //! Looks into the machine code of the functions that most samples fall on.
 
+use std::time::Instant;
+
 use aya::Ebpf;
 
 use super::memory::Memory;
@@ -13,6 +15,7 @@ pub fn look_into(session: &mut Session, ebpf: &mut Ebpf, processes: &Processes, 
     if session.host.arch != disasm::ARCHITECTURE {
         return;
     }
+    let started = Instant::now();
     let total = session.profile.total(Kind::Cpu);
     let mut functions: Vec<&Frame> = Vec::new();
     let mut others = 0;
@@ -38,6 +41,9 @@ pub fn look_into(session: &mut Session, ebpf: &mut Ebpf, processes: &Processes, 
             Err(error) => tracing::debug!("the kernel's code cannot be read: {error:#}"),
         }
     }
+    tracing::debug!("code of {} functions read after {:?}", found.len(), started.elapsed());
     let types = code::Programs::read(&found, processes, total);
+    tracing::debug!("their types read after {:?}", started.elapsed());
     code::analyse(session, found, &types);
+    tracing::debug!("looked into after {:?}", started.elapsed());
 }
