@@ -19,8 +19,9 @@ pub const MOST_FUNCTIONS: usize = 100;
 /// Samples that a function must have: of a few, nothing can be said.
 pub const LEAST_SAMPLES: u64 = 3;
 
-/// Share of the CPU samples that a program must have in the functions that are looked into.
-const LEAST_PROGRAM: f64 = 0.02;
+/// Share of the CPU samples that one function of a program must have, for the debug information of the program to be
+/// read: that can take seconds. Half of what a finding needs.
+const LEAST_IN_PROGRAM: f64 = 0.05;
 
 /// The types of the running kernel and of the programs that were measured.
 pub struct Programs {
@@ -29,22 +30,19 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Reads the types that the functions need. Debug information of programs that hardly ran, of `total` samples, is not
-    /// worth its time.
-    pub fn read(found: &[Found], processes: &Processes, total: u64) -> Self {
+    /// Reads the types that the functions need: of programs only where a function has its share of `total` samples, or is
+    /// the one that is `wanted`.
+    pub fn read(found: &[Found], processes: &Processes, total: u64, wanted: Option<&str>) -> Self {
         let of_kernel = found.iter().any(|found| found.text.origin == Origin::Kernel);
         let kernel = of_kernel.then(BtfTypes::running).and_then(|types| {
             types.inspect_err(|error| tracing::debug!("types of the kernel: {error}")).ok()
         });
         let mut programs: HashMap<usize, Box<dyn TypeSource>> = HashMap::new();
-        let samples_of = |index: usize| -> u64 {
-            let own = found.iter().filter(|found| found.binary == Some(index));
-            own.flat_map(|found| found.samples.values()).sum()
+        let matters = |found: &&Found| {
+            let samples: u64 = found.samples.values().sum();
+            samples as f64 >= LEAST_IN_PROGRAM * total as f64 || wanted == Some(&*found.text.name)
         };
-        for index in found.iter().filter_map(|found| found.binary) {
-            if (samples_of(index) as f64) < LEAST_PROGRAM * total as f64 {
-                continue;
-            }
+        for index in found.iter().filter(matters).filter_map(|found| found.binary) {
             let Some(binary) = processes.binaries().get(index).filter(|_| !programs.contains_key(&index))
             else {
                 continue;

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
-use object::read::ReadCache;
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+use object::read::{ReadCache, SymbolTable};
+use object::{
+    Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, ObjectSymbolTable as _,
+    SymbolIndex, SymbolKind,
+};
 
 use super::disasm::Code;
 use crate::kernel::kallsyms::TextSymbols;
@@ -122,7 +125,7 @@ pub fn of_programs(session: &Session, functions: &[&Frame], processes: &Processe
         if file.architecture() != object::Architecture::X86_64 {
             continue;
         }
-        let symbols = Symbols::read(&file);
+        let Some(symbols) = Symbols::read(&file) else { continue };
         found.extend(wanted.into_iter().filter_map(|(function, samples)| {
             let mut found = of_program(&file, &symbols, function, &samples)?;
             found.binary = Some(binary);
@@ -173,42 +176,48 @@ fn open(processes: &Processes, binary: usize) -> Option<File> {
 }
 
 /// Functions of a file, by address.
-struct Symbols<'f> {
-    /// Address, size, name; sorted.
-    functions: Vec<(u64, u64, &'f str)>,
+struct Symbols<'f, R: object::ReadRef<'f>> {
+    table: SymbolTable<'f, 'f, R>,
+    /// Address, size, number in the table; sorted. Names are read when asked for: there may be a hundred thousand.
+    functions: Vec<(u64, u64, SymbolIndex)>,
 }
 
-impl<'f> Symbols<'f> {
-    fn read<R: object::ReadRef<'f>>(file: &'f object::File<'f, R>) -> Self {
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let mut functions: Vec<(u64, u64, &str)> = symbols
+impl<'f, R: object::ReadRef<'f>> Symbols<'f, R> {
+    /// Those of the symbol table, or, in stripped files, those that other files may use.
+    fn read(file: &'f object::File<'f, R>) -> Option<Self> {
+        let table = file.symbol_table().or_else(|| file.dynamic_symbol_table())?;
+        let mut functions: Vec<(u64, u64, SymbolIndex)> = table
+            .symbols()
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
-            .filter_map(|symbol| {
-                let name = symbol.name().ok().filter(|name| !name.is_empty())?;
-                Some((symbol.address(), symbol.size(), name))
-            })
+            .map(|symbol| (symbol.address(), symbol.size(), symbol.index()))
             .collect();
-        functions.sort_unstable();
-        Self { functions }
+        functions.sort_unstable_by_key(|function| (function.0, function.1, function.2.0));
+        Some(Self { table, functions })
     }
 
     /// The function that holds `address`.
-    fn holding(&self, address: u64) -> Option<(u64, u64, &'f str)> {
+    fn holding(&self, address: u64) -> Option<(u64, u64, SymbolIndex)> {
         let after = self.functions.partition_point(|function| function.0 <= address);
         let found = *self.functions.get(after.checked_sub(1)?)?;
         (address - found.0 < found.1).then_some(found)
     }
 
     /// The name of the function that begins at `address`.
-    fn name_at(&self, address: u64) -> Option<&'f str> {
+    fn name_at(&self, address: u64) -> Option<String> {
         let first = self.functions.partition_point(|function| function.0 < address);
-        self.functions.get(first).filter(|function| function.0 == address).map(|function| function.2)
+        let found = self.functions.get(first).filter(|function| function.0 == address)?;
+        self.name(found.2)
+    }
+
+    fn name(&self, index: SymbolIndex) -> Option<String> {
+        let symbol = self.table.symbol_by_index(index).ok()?;
+        symbol.name().ok().filter(|name| !name.is_empty()).map(str::to_owned)
     }
 }
 
 fn of_program<'f, R: object::ReadRef<'f>>(
     file: &'f object::File<'f, R>,
-    symbols: &Symbols<'_>,
+    symbols: &Symbols<'f, R>,
     function: &Frame,
     samples: &BTreeMap<u64, u64>,
 ) -> Option<Found> {
@@ -224,7 +233,7 @@ fn of_program<'f, R: object::ReadRef<'f>>(
     let size = size.min(MAX_FUNCTION);
     let bytes = file.sections().find_map(|section| section.data_range(start, size).ok().flatten())?.to_vec();
     let code = Code::new(start, &bytes, |_| None);
-    let targets = targets(&code, |address| symbols.name_at(address).map(str::to_owned));
+    let targets = targets(&code, |address| symbols.name_at(address));
     let mut inside: BTreeMap<u32, u64> = BTreeMap::new();
     for (offset, count) in samples {
         let Some(at) = address_of(*offset).and_then(|address| address.checked_sub(start)) else { continue };
@@ -233,7 +242,7 @@ fn of_program<'f, R: object::ReadRef<'f>>(
         }
     }
     Some(Found {
-        symbol: symbol.to_owned(),
+        symbol: symbols.name(symbol)?,
         binary: None,
         samples: inside,
         text: text_of(function, start, bytes, targets),

@@ -42,7 +42,7 @@ pub fn look_into(session: &mut Session, ebpf: &mut Ebpf, processes: &Processes, 
         }
     }
     tracing::debug!("code of {} functions read after {:?}", found.len(), started.elapsed());
-    let types = code::Programs::read(&found, processes, total);
+    let types = code::Programs::read(&found, processes, total, wanted);
     tracing::debug!("their types read after {:?}", started.elapsed());
     code::analyse(session, found, &types);
     tracing::debug!("looked into after {:?}", started.elapsed());
