@@ -3,6 +3,7 @@
 //! docs/architecture.md has the map: which module does what, and in which direction data flows.
 
 pub mod cli;
+pub mod code;
 mod collect;
 pub mod diagnose;
 pub mod import;

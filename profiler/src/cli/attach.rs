@@ -53,6 +53,9 @@ pub struct Args {
     /// Do not use this way to attach: tp_btf, tracepoint, or tp_btf:NAME of a single one.
     #[arg(long, value_name = "RUNG", value_delimiter = ',')]
     without: Vec<String>,
+    /// A function whose code is wanted, however few samples it has.
+    #[arg(skip)]
+    code_of: Option<String>,
     #[command(flatten)]
     present: PresentArgs,
     #[command(flatten)]
@@ -164,6 +167,7 @@ async fn measure(
         include_self: args.include_self,
         verbose,
         without: args.without.clone(),
+        code_of: args.code_of.clone(),
     })?;
     if let Some(child) = &mut child {
         child.release().context("the command's process is gone")?;
@@ -183,6 +187,31 @@ async fn measure(
     session.findings = diagnose::diagnose(&session);
     status_line.finish();
     Ok((session, status))
+}
+
+/// Takes CPU samples of everything, or of these processes, and the code of `function`.
+pub(super) fn sample(
+    duration: Duration,
+    frequency: u32,
+    pids: &[u32],
+    function: &str,
+    verbose: bool,
+) -> anyhow::Result<Session> {
+    use clap::{Args as _, FromArgMatches as _};
+    privilege::check()?;
+    let command = Args::augment_args(clap::Command::new("attach"));
+    let mut args = Args::from_arg_matches(&command.try_get_matches_from(["attach", "--probes", "cpu"])?)?;
+    args.duration = Some(duration);
+    args.frequency = frequency;
+    args.pid = pids.to_vec();
+    args.code_of = Some(function.to_owned());
+    let (scope, target) = scope(&args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")?;
+    let (session, _) = runtime.block_on(measure(&args, scope, target, verbose))?;
+    Ok(session)
 }
 
 /// What ended the measurement.
@@ -302,7 +331,8 @@ fn unused(path: PathBuf) -> PathBuf {
     names.find(|name| name.symlink_metadata().is_err()).unwrap_or(path)
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time on the command line.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
         .or_else(|error| text.parse().map(Duration::from_secs).map_err(|_| error))
         .map_err(|error| format!("{error}; a time is written as 30s, 500ms or 2m"))?;

@@ -87,6 +87,7 @@ fn check(args: &Args, verbose: bool) -> Check {
         stack_rate: 1000,
         user_stacks: true,
         include_self: false,
+        code_of: None,
         verbose,
         without: args.without.clone(),
     };

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod annotate;
 mod attach;
 mod check;
 mod child;
@@ -38,6 +39,9 @@ enum Command {
     Diff(diff::Args),
     /// Print the report of a saved session once more, with other options.
     Report(report::Args),
+    /// Show which instructions of a function take the time, which members of structures they access, and who
+    /// writes there.
+    Annotate(annotate::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
     /// Show how a structure lies in cache lines, and what is written often beside what is only read.
@@ -58,6 +62,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Annotate(args) => annotate::run(&args, cli.verbose),
         Command::Check(args) => check::run(args, cli.verbose),
         Command::Layout(args) => layout::run(&args),
         Command::Pathologies(args) => pathologies::run(&args),

@@ -126,7 +126,8 @@ pub(super) fn has_kernel_code(session: &Session) -> bool {
     session.profile.frames().iter().any(|frame| frame.origin == Origin::Kernel && !frame.is_left_out())
 }
 
-pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Whether printing ended because the reader has seen enough.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

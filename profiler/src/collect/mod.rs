@@ -3,6 +3,7 @@
 
 mod attach;
 mod batch;
+mod code;
 mod cpu;
 mod drain;
 mod locks;
@@ -80,6 +81,8 @@ pub struct Options {
     pub verbose: bool,
     /// Rungs of the ladder that must not be used.
     pub without: Vec<String>,
+    /// A function whose code is wanted, however few samples it has.
+    pub code_of: Option<String>,
 }
 
 /// Numbers for the status line.
@@ -392,8 +395,9 @@ impl Collector {
         // The programs stay until their own addresses have names. The kernel takes a grace period for
         // each that it detaches: meanwhile the report is printed.
         let mut ebpf = self.ebpf;
-        let mut session = session::build(raw);
+        let (mut session, processes) = session::build(raw);
         locks::name(&mut session, &mut ebpf);
+        code::look_into(&mut session, &mut ebpf, &processes, self.options.code_of.as_deref());
         std::thread::spawn(move || drop(ebpf));
         Ok(session)
     }

@@ -66,8 +66,8 @@ pub struct Raw {
     pub cgroups: CgroupNames,
 }
 
-/// Builds the session.
-pub fn build(raw: Raw) -> Session {
+/// Builds the session. What the processes had mapped is handed back.
+pub fn build(raw: Raw) -> (Session, Processes) {
     let mut session = Session::new(Source::Live);
     session.started = Some(raw.started);
     session.duration_ns = u64::try_from(raw.duration.as_nanos()).unwrap_or(u64::MAX);
@@ -146,7 +146,7 @@ pub fn build(raw: Raw) -> Session {
             });
         }
     }
-    session
+    (session, raw.processes)
 }
 
 /// Limits of the control groups that reclaimed memory, as they are now.

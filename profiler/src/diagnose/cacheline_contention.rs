@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::cacheline_code;
 use super::facts::{Facts, share};
 use super::{About, Pathology, Threshold, number};
 use crate::profile::{
@@ -11,7 +12,7 @@ use crate::profile::{
 /// See [`ABOUT`].
 pub struct CachelineContention;
 
-static ABOUT: About = About {
+pub(super) static ABOUT: About = About {
     id: "cacheline-contention",
     title: "a small function takes a share of CPU time that its work does not explain",
     symptom: "A function of a few instructions, often one that only reads a constant, is at the top of the flat \
@@ -27,12 +28,34 @@ static ABOUT: About = About {
          or make the counter a per-CPU counter.",
     ],
     confirmed_by: "a PMU that samples memory accesses (perf c2c)",
-    suspected_by: "a leaf function that has a multiple of its share in another session of the same work",
+    suspected_by: "a small leaf function most of whose samples lie behind one load; likely if another hot function \
+                   writes to the cache line of this load. Or a leaf function that has a multiple of its share in \
+                   another session of the same work",
     thresholds: &[
         Threshold {
             what: "share of CPU time of the function itself",
             value: SHARE,
             reason: "below it there is little to win; the founding case has 25.8 %",
+        },
+        Threshold {
+            what: "bytes of the function, in one session",
+            value: cacheline_code::SMALL as f64,
+            reason: "larger ones have work of their own; the founding case has some 120",
+        },
+        Threshold {
+            what: "share of its samples at and behind one load, if nothing else speaks for it",
+            value: cacheline_code::WAITS_ALONE,
+            reason: "a reader whose line others write has 60 % to 85 %; its twin with the fields apart has 20 %",
+        },
+        Threshold {
+            what: "the same if another function is seen to write to that line",
+            value: cacheline_code::WAITS_WRITTEN,
+            reason: "where the two CPUs are threads of one core, or the writer is not always there, 42 % was measured",
+        },
+        Threshold {
+            what: "share of CPU time of a function that writes to the line",
+            value: cacheline_code::WRITER,
+            reason: "a write costs its CPU as much as it costs the readers",
         },
         Threshold {
             what: "its share as a multiple of that in the other session",
@@ -52,7 +75,7 @@ const SHARE: f64 = 0.1;
 const RATIO: f64 = 4.0;
 const PRESENT: f64 = 0.005;
 /// The part of a function's time that must be its own, for it to be a leaf.
-const LEAF: f64 = 0.8;
+pub(super) const LEAF: f64 = 0.8;
 /// Functions that are named besides the main one.
 const OTHERS: usize = 4;
 
@@ -63,6 +86,8 @@ const EXPLAINED: &[&str] = &[
     "spin_on_owner",
     "_slowpath",
     "osq_lock",
+    "lll_lock",
+    "futex",
     "mutex",
     "rwsem",
     "read_lock",
@@ -96,6 +121,8 @@ const EXPLAINED: &[&str] = &[
     "mwait",
     "cpu_relax",
     "strlen",
+    "memchr",
+    "strchr",
     "strcmp",
     "strncpy",
     "sort",
@@ -109,9 +136,9 @@ impl Pathology for CachelineContention {
         &ABOUT
     }
 
-    fn find(&self, _facts: &Facts<'_>) -> Vec<Finding> {
-        // A share alone proves nothing: a loop around a padded line shows the same.
-        Vec::new()
+    fn find(&self, facts: &Facts<'_>) -> Vec<Finding> {
+        // A share alone proves nothing: a loop around a padded line shows the same. Code can tell them apart.
+        cacheline_code::find(facts)
     }
 
     fn compare(&self, facts: &Facts<'_>, baseline: &Facts<'_>) -> Vec<Finding> {
@@ -191,7 +218,8 @@ fn smallest_listed(facts: &Facts<'_>) -> Option<f64> {
     listed.map(|stack| stack.weight() as f64 / SHARES_TOTAL as f64).reduce(f64::min)
 }
 
-fn is_explained(name: &str) -> bool {
+/// Whether the time of a function is explained by its name.
+pub(super) fn is_explained(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     EXPLAINED.iter().any(|part| name.contains(part))
 }

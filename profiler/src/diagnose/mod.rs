@@ -5,6 +5,7 @@
 //! the profile is there, it *suspects*; otherwise it is silent. Where a session came from makes no
 //! difference: only which facts it has.
 
+mod cacheline_code;
 mod cacheline_contention;
 mod devices;
 mod document;

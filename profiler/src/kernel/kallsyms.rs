@@ -143,6 +143,63 @@ impl DataSymbols {
     }
 }
 
+/// Functions of the kernel and its modules, by address.
+#[derive(Debug, Default)]
+pub struct TextSymbols {
+    /// Names, one after the other: there are a hundred thousand.
+    names: String,
+    /// Address, and where the name begins and ends in `names`; sorted.
+    symbols: Vec<(u64, u32, u32)>,
+}
+
+impl TextSymbols {
+    /// Those of the running kernel; takes some 40 ms. Empty if addresses are hidden.
+    pub fn read() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut found = Self::default();
+        for line in text.lines() {
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let start = found.names.len() as u32;
+            found.names.push_str(name);
+            found.symbols.push((address, start, found.names.len() as u32));
+        }
+        found.symbols.sort_unstable();
+        found
+    }
+
+    /// The function that holds `address`: its first byte, and that of the next symbol, which padding may come before.
+    pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
+        let after = self.symbols.partition_point(|symbol| symbol.0 <= address);
+        let start = self.symbols.get(after.checked_sub(1)?)?.0;
+        Some((start, self.symbols.get(after)?.0))
+    }
+
+    /// The function that begins at `address`; the first of its names.
+    pub fn name_at(&self, address: u64) -> Option<&str> {
+        let first = self.symbols.partition_point(|symbol| symbol.0 < address);
+        let (found, start, end) = *self.symbols.get(first)?;
+        (found == address).then(|| &self.names[start as usize..end as usize])
+    }
+
+    /// The address of a function.
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        let found =
+            self.symbols.iter().find(|symbol| &self.names[symbol.1 as usize..symbol.2 as usize] == name);
+        found.map(|symbol| symbol.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +227,27 @@ mod tests {
         // Functions only: then the variables that are listed say nothing about those that are not.
         let few = DataSymbols::parse("ffffffff82600000 b inode_hash_lock\n");
         assert_eq!(few.at(0xffff_ffff_8260_0000), None);
+    }
+
+    #[test]
+    fn functions_end_where_the_next_begins() {
+        let text = "ffffffff81000000 T first\nffffffff81000000 t alias\nffffffff81000040 t __pfx_second\n\
+                    ffffffff81000050 t second\nffffffff81000048 d data\nffffffff81000090 T third\n";
+        let symbols = TextSymbols::parse(text);
+        assert_eq!(
+            symbols.range_of(0xffff_ffff_8100_003f),
+            Some((0xffff_ffff_8100_0000, 0xffff_ffff_8100_0040))
+        );
+        assert_eq!(
+            symbols.range_of(0xffff_ffff_8100_0055),
+            Some((0xffff_ffff_8100_0050, 0xffff_ffff_8100_0090))
+        );
+        // Where the last ends is not known.
+        assert_eq!(symbols.range_of(0xffff_ffff_8100_0091), None);
+        assert_eq!(symbols.range_of(0x1000), None);
+        assert_eq!(symbols.name_at(0xffff_ffff_8100_0000), Some("first"));
+        assert_eq!(symbols.name_at(0xffff_ffff_8100_0001), None);
+        assert_eq!(symbols.address_of("third"), Some(0xffff_ffff_8100_0090));
     }
 
     #[test]

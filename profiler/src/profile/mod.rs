@@ -5,6 +5,7 @@
 //! nothing else.
 
 pub mod calltree;
+pub mod code;
 pub mod diff;
 pub mod finding;
 pub mod flat;
@@ -21,6 +22,10 @@ pub(crate) mod units;
 pub mod view;
 
 pub use calltree::{CallTree, NodeId};
+pub use code::{
+    FunctionCode, FunctionText, InstructionSamples, LayoutAdvice, LineOfMember, MemberAccess, MemberRef,
+    Neighbour, Wait, Writer,
+};
 pub use finding::{Advice, Confidence, Evidence, Finding, Impact, Mark, Resource, Severity, Subject};
 pub use flat::{FlatEntry, flat};
 pub use histogram::{Histogram, Measure};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::code::{FunctionCode, FunctionText};
 use super::finding::Finding;
 use super::histogram::Histogram;
 use super::kind::{Kind, Unit};
@@ -73,9 +74,16 @@ pub struct Session {
     /// What is wrong, the worst first.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// What was found in the machine code of the functions that most samples fall on, most samples first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub code: Vec<FunctionCode>,
     /// The weighted stacks.
     #[serde(skip)]
     pub profile: Profile,
+    /// The machine code itself, where it was recorded; of a session on disk, see
+    /// [`store::load_text`](super::store::load_text).
+    #[serde(skip)]
+    pub text: Vec<FunctionText>,
 }
 
 /// What the weights of a session's stacks are.

@@ -1,5 +1,6 @@
 //! Reports: one file an output. They read a session and never change it.
 
+pub mod annotate;
 pub mod diff;
 pub mod escape;
 pub mod flamegraph;

@@ -6,7 +6,7 @@ mod recent;
 mod user;
 
 pub use kernel::{KernelSymbols, lookup_address};
-pub use processes::Processes;
+pub use processes::{Object, Processes};
 pub use recent::Reported;
 pub use user::{UserSymbols, file_frames};
 

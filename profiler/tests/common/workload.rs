@@ -18,15 +18,26 @@ impl Workload {
         Self::build_as(name, name)
     }
 
+    /// The same as distributions build programs: optimised, without frame pointers.
+    #[track_caller]
+    pub fn build_optimised(name: &str) -> Self {
+        Self::compile(name, name, &["-O2", "-g"])
+    }
+
     /// The same, under another name.
     #[track_caller]
     pub fn build_as(name: &str, program: &str) -> Self {
+        // Unoptimised code has frame pointers everywhere, leaf functions included.
+        Self::compile(name, program, &["-O0", "-g", "-fno-omit-frame-pointer"])
+    }
+
+    #[track_caller]
+    fn compile(name: &str, program: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workloads").join(format!("{name}.c"));
         // The compiler that rustc links with.
         let output = Command::new("cc")
-            // Unoptimised code has frame pointers everywhere, leaf functions included.
-            .args(["-O0", "-g", "-fno-omit-frame-pointer"])
+            .args(options)
             .args(["-pthread", "-Wall", "-Wextra", "-Werror", "-o"])
             .arg(folder.path().join(program))
             .arg(source)

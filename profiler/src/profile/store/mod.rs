@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::code::FunctionText;
 use super::pprof::{self, PprofError};
 use super::session::{SCHEMA, Session};
 pub use folder::Owner;
@@ -23,9 +24,14 @@ use folder::{Anchor, Existing};
 pub const SESSION_FILE: &str = "session.json";
 /// The stacks.
 pub const PROFILE_FILE: &str = "profile.pb.gz";
+/// Machine code of the functions that most samples fall on, if it was recorded.
+pub const CODE_FILE: &str = "code.json.gz";
 
-/// Most bytes of either file that are read.
+/// Most bytes of any file that are read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Most bytes of machine code that are read, as JSON: a hundred functions of 64 KiB are 13 MiB.
+const MAX_CODE_BYTES: u64 = 64 << 20;
 
 /// Why a session cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +166,13 @@ pub fn save_for(
         file.write_all(b"\n")
     })?;
     write_file(&inside, dir, PROFILE_FILE, |file| file.write_all(&pprof::encode(session)))?;
+    if !session.text.is_empty() {
+        write_file(&inside, dir, CODE_FILE, |file| {
+            let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+            serde_json::to_writer(&mut file, &session.text)?;
+            file.finish().map(drop)
+        })?;
+    }
     rendered(&inside.path()).map_err(|error| StoreError::Reports {
         path: dir.to_owned(),
         cause: format!("{error:#}").replace(&*inside.path().to_string_lossy(), &dir.to_string_lossy()),
@@ -197,6 +210,27 @@ pub fn load(dir: &Path) -> Result<Session, StoreError> {
     session.profile =
         pprof::decode(&read_file(&path)?).map_err(|source| StoreError::Profile { path, source })?;
     Ok(session)
+}
+
+/// Reads the machine code that was saved with the session in the folder `dir`; none if there is none. [`load`] leaves it
+/// out, as few need it.
+pub fn load_text(dir: &Path) -> Result<Vec<FunctionText>, StoreError> {
+    let path = dir.join(CODE_FILE);
+    let data = match read_file(&path) {
+        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
+    let mut json = Vec::new();
+    flate2::read::MultiGzDecoder::new(&*data)
+        .take(MAX_CODE_BYTES + 1)
+        .read_to_end(&mut json)
+        .map_err(StoreError::io("unpack", &path))?;
+    if json.len() as u64 > MAX_CODE_BYTES {
+        return Err(StoreError::TooLarge { path });
+    }
+    serde_json::from_slice(&json).map_err(|source| StoreError::Json { path, source })
 }
 
 /// What every version of `session.json` has.
