@@ -10,6 +10,7 @@ pub mod kernel;
 pub mod profile;
 pub mod report;
 mod symbolize;
+pub mod types;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -5,6 +5,7 @@ mod check;
 mod child;
 mod diagnose;
 mod diff;
+mod layout;
 mod pathologies;
 mod present;
 mod report;
@@ -39,6 +40,8 @@ enum Command {
     Report(report::Args),
     /// Say what can be measured on this machine, and how.
     Check(check::Args),
+    /// Show how a structure lies in cache lines, and what is written often beside what is only read.
+    Layout(layout::Args),
     /// List what can be found, or explain one of it: how it shows, why it happens, what to do.
     Pathologies(pathologies::Args),
 }
@@ -56,6 +59,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => diff::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(args, cli.verbose),
+        Command::Layout(args) => layout::run(&args),
         Command::Pathologies(args) => pathologies::run(&args),
     }
 }

@@ -127,7 +127,7 @@ fn thresholds_decide() {
     let found = |session: &Session| !diagnose(session).is_empty();
     let read = |requests, contiguous, size| session(IoOp::Read, requests, contiguous, size);
     // (found, not found) on both sides of each.
-    assert!(found(&read(50_000, 30_000, 4096)) && !found(&read(50_000, 29_000, 4096)), "contiguous");
+    assert!(found(&read(50_000, 45_000, 4096)) && !found(&read(50_000, 44_000, 4096)), "contiguous");
     assert!(found(&read(50_000, 50_000, 8192)) && !found(&read(50_000, 50_000, 8704)), "size");
     let few = |requests| {
         let mut session = read(requests, requests, 4096);

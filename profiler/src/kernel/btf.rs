@@ -26,22 +26,25 @@ pub enum BtfError {
 }
 
 mod member_at;
+mod records;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
 
-const KIND_ARRAY: u32 = 3;
-const KIND_STRUCT: u32 = 4;
-const KIND_UNION: u32 = 5;
-const KIND_ENUM: u32 = 6;
-const KIND_TYPEDEF: u32 = 8;
-const KIND_VOLATILE: u32 = 9;
-const KIND_CONST: u32 = 10;
-const KIND_RESTRICT: u32 = 11;
-const KIND_FUNC: u32 = 12;
-const KIND_FUNC_PROTO: u32 = 13;
-const KIND_TYPE_TAG: u32 = 18;
-const KIND_ENUM64: u32 = 19;
+pub(crate) const KIND_ARRAY: u32 = 3;
+pub(crate) const KIND_STRUCT: u32 = 4;
+pub(crate) const KIND_UNION: u32 = 5;
+pub(crate) const KIND_ENUM: u32 = 6;
+pub(crate) const KIND_TYPEDEF: u32 = 8;
+pub(crate) const KIND_VOLATILE: u32 = 9;
+pub(crate) const KIND_CONST: u32 = 10;
+pub(crate) const KIND_RESTRICT: u32 = 11;
+pub(crate) const KIND_FUNC: u32 = 12;
+pub(crate) const KIND_FUNC_PROTO: u32 = 13;
+pub(crate) const KIND_VAR: u32 = 14;
+pub(crate) const KIND_DATASEC: u32 = 15;
+pub(crate) const KIND_TYPE_TAG: u32 = 18;
+pub(crate) const KIND_ENUM64: u32 = 19;
 
 /// Nested anonymous structures are followed this deep.
 const MAX_DEPTH: u32 = 16;
@@ -61,14 +64,14 @@ pub struct Btf {
 
 /// A type's record.
 #[derive(Clone, Copy)]
-struct Record {
+pub(crate) struct Record {
     name: u32,
-    kind: u32,
-    vlen: u32,
+    pub(crate) kind: u32,
+    pub(crate) vlen: u32,
     /// The kind flag: members' offsets then hold bitfield sizes.
-    flag: bool,
+    pub(crate) flag: bool,
     /// Size or type id, by kind.
-    size_or_type: u32,
+    pub(crate) size_or_type: u32,
     /// Position of what follows the record.
     tail: usize,
 }
@@ -236,8 +239,16 @@ impl Btf {
     }
 
     fn hashed_names(&self) -> Vec<(u64, u32)> {
-        const FOUND_BY_NAME: [u32; 6] =
-            [KIND_STRUCT, KIND_UNION, KIND_ENUM, KIND_ENUM64, KIND_TYPEDEF, KIND_FUNC];
+        const FOUND_BY_NAME: [u32; 8] = [
+            KIND_STRUCT,
+            KIND_UNION,
+            KIND_ENUM,
+            KIND_ENUM64,
+            KIND_TYPEDEF,
+            KIND_FUNC,
+            KIND_VAR,
+            KIND_DATASEC,
+        ];
         let named = self.types.iter().enumerate().filter_map(|(index, at)| {
             let record = self.record_at(*at as usize)?;
             let name = self.string(record.name).filter(|name| !name.is_empty())?;
@@ -301,15 +312,14 @@ impl Record {
         let vlen = self.vlen as usize;
         Some(match self.kind {
             // Integers, variables and declaration tags hold one word.
-            1 | 14 | 17 => 4,
+            1 | KIND_VAR | 17 => 4,
             // Pointers, forward declarations, typedefs, qualifiers, functions, floats, type tags.
             2 | 7..=12 | 16 | 18 => 0,
             KIND_ARRAY => 12,
             KIND_STRUCT | KIND_UNION => 12 * vlen,
             KIND_ENUM => 8 * vlen,
             KIND_FUNC_PROTO => 8 * vlen,
-            // Data sections.
-            15 => 12 * vlen,
+            KIND_DATASEC => 12 * vlen,
             KIND_ENUM64 => 12 * vlen,
             _ => return None,
         })

@@ -5,6 +5,7 @@ pub mod escape;
 pub mod flamegraph;
 pub mod folded;
 pub mod json;
+pub mod layout;
 mod names;
 mod selection;
 pub mod text;
