@@ -10,7 +10,7 @@ use super::fio::fio;
 use super::scenario::{Expected, Scenario};
 use super::work::{How, forget, needs, read_at_random, read_through, repeat, sh, write_file};
 
-const TIME: Duration = Duration::from_secs(3);
+const TIME: Duration = Duration::from_secs(2);
 
 fn folder() -> TempDir {
     // Not /tmp, which may be a tmpfs.
@@ -84,7 +84,7 @@ pub fn fdatasync() -> Scenario {
         needs("fio")?;
         let folder = folder();
         let name = format!("--filename={}", path(&folder, "log"));
-        let options = ["--rw=write", "--bs=4k", "--size=64M", "--fdatasync=1", "--time_based", "--runtime=3"];
+        let options = ["--rw=write", "--bs=4k", "--size=64M", "--fdatasync=1", "--time_based", "--runtime=2"];
         bench.measure(|| fio(&[&[name.as_str()], &options[..]].concat()))?;
         Expected::silence()
     })
@@ -204,7 +204,7 @@ pub fn mapped_reads() -> Scenario {
         forget(&file);
         let name = format!("--filename={file}");
         let options =
-            ["--rw=read", "--ioengine=mmap", "--bs=64k", "--size=256M", "--time_based", "--runtime=3"];
+            ["--rw=read", "--ioengine=mmap", "--bs=64k", "--size=256M", "--time_based", "--runtime=2"];
         bench.measure(|| fio(&[&[name.as_str()], &options[..]].concat()))?;
         Expected::silence()
     })
@@ -253,7 +253,7 @@ pub fn random_writes() -> Scenario {
         let folder = folder();
         let name = format!("--filename={}", path(&folder, "database"));
         let options =
-            ["--rw=randwrite", "--bs=4k", "--size=128M", "--fsync=32", "--time_based", "--runtime=3"];
+            ["--rw=randwrite", "--bs=4k", "--size=128M", "--fsync=32", "--time_based", "--runtime=2"];
         bench.measure(|| fio(&[&[name.as_str()], &options[..]].concat()))?;
         Expected::silence()
     })

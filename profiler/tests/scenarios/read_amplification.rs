@@ -3,7 +3,7 @@
 
 use super::fio::fio;
 use super::scenario::{Bench, EXT4, Expected, Scenario};
-use super::work::{How, forget, needs, read_at_random, read_scattered, write_file};
+use super::work::{How, forget, needs, overwrite_scattered, read_at_random, read_scattered, write_file};
 use crate::common::Disk;
 use crate::common::disk::Stat;
 
@@ -119,10 +119,15 @@ pub fn bcachefs() -> Scenario {
 
 /// The same file with extents of the size of the reads.
 pub fn rewritten_bcachefs() -> Scenario {
-    Scenario::look_alike(ID, "the same after the file was written again in pieces of 4 KiB", |bench| {
-        let (disk, file) = on_bcachefs(bench)?;
-        write_file(&file, BCACHEFS_MIB, PIECE, true);
-        measure(bench, &disk, &file, || read_at_random(&file, How::Direct, PIECE, 3000, 4));
-        Expected::silence()
-    })
+    Scenario::look_alike(
+        ID,
+        "the same after the file was overwritten in pieces of 4 KiB in random order",
+        |bench| {
+            let (disk, file) = on_bcachefs(bench)?;
+            // In order, neighbours would be merged into extents of 64 KiB again.
+            overwrite_scattered(&file, PIECE);
+            measure(bench, &disk, &file, || read_at_random(&file, How::Direct, PIECE, 3000, 4));
+            Expected::silence()
+        },
+    )
 }

@@ -85,6 +85,27 @@ pub fn write_file(path: &str, mib: u64, piece: usize, direct: bool) {
     file.sync_all().unwrap();
 }
 
+/// Overwrites a file in pieces of `piece` bytes with O_DIRECT, in random order.
+pub fn overwrite_scattered(path: &str, piece: usize) {
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
+    let file = file.unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut buffer = Buffer::new(piece);
+    let mut random = Random::new(2);
+    for number in shuffled(std::fs::metadata(path).unwrap().len() / piece as u64, &mut random) {
+        file.write_all_at(buffer.get(), number * piece as u64).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+/// The numbers below `count` in random order.
+fn shuffled(count: u64, random: &mut Random) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..count).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    order
+}
+
 /// Drops what is cached of a file that has been written to disk, and leaves what others have cached alone.
 pub fn forget(path: &str) {
     let file = open(path, How::Buffered);
@@ -97,10 +118,7 @@ pub fn forget(path: &str) {
 pub fn read_scattered(path: &str, how: How, piece: usize, slot: usize) -> u64 {
     let slots = std::fs::metadata(path).unwrap().len() / slot as u64;
     let mut random = Random::new(1);
-    let mut order: Vec<u64> = (0..slots).collect();
-    for last in (1..order.len()).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
+    let order = shuffled(slots, &mut random);
     std::thread::scope(|scope| {
         let reader = named("random-reader").spawn_scoped(scope, || {
             let file = open(path, how);

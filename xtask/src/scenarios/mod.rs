@@ -37,6 +37,9 @@ pub struct Options {
     /// Run them in virtual machines with this kernel, such as 6.1
     #[arg(long, value_name = "KERNEL")]
     vm: Option<String>,
+    /// Run nothing: write what the last runs found into docs/pathologies.md
+    #[arg(long, conflicts_with_all = ["id", "healthy", "vm"])]
+    write_docs: bool,
 }
 
 /// A line that profiler/tests/scenarios/main.rs lists.
@@ -122,6 +125,9 @@ pub fn write_docs() -> anyhow::Result<()> {
 
 /// Lists the scenarios, or runs some and shows the profiler's reports.
 pub fn repro(options: &Options) -> anyhow::Result<()> {
+    if options.write_docs {
+        return write_docs();
+    }
     crate::setup::setup()?;
     let all = list()?;
     if options.id.is_none() && !options.healthy {

@@ -35,7 +35,7 @@ const ALL: [&str; 5] = ["5.10", "6.1", "6.12", "6.17", UNSTABLE];
 const ENOUGH: usize = 2;
 
 /// Seconds that a guest may take, several times what it does take.
-const DEFAULT_TIMEOUT: u64 = 400;
+const DEFAULT_TIMEOUT: u64 = 800;
 
 /// What it takes, beyond the tools that are copied into the guests where the host has them.
 const NEEDS: [Need; 7] = [
