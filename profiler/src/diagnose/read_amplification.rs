@@ -25,7 +25,7 @@ static ABOUT: About = About {
           hot (page allocation, checksums) is only how that cost shows.",
     cures: &[
         "bcachefs checksums extents as a whole, up to encoded_extent_max (64 KiB): format with a smaller one for \
-         data that is read at random, or write it in the size in which it is read.",
+         data that is read at random.",
         "btrfs compresses in pieces of up to 128 KiB: no compression for such files (btrfs property set FILE \
          compression none, then rewrite them), or larger reads.",
         "ZFS reads whole records: a recordsize of the read size (zfs set recordsize=...), then rewrite the file.",
@@ -372,10 +372,10 @@ fn advice(fs_type: Option<&str>, mount_point: Option<&str>, mean_asked: Option<f
                  reads. The option is set at format time.",
                 format!("bcachefs format --encoded_extent_max={size} DEVICE"),
             ),
-            Advice::paste(
-                "Or rewrite the file in the size of its reads: each piece becomes an extent of its own, and reads are \
-                 exact.",
-                format!("dd if=FILE of=FILE.new bs={size} oflag=direct && mv FILE.new FILE"),
+            Advice::new(
+                "What a program overwrites at random places in pieces of that size, as databases do, is read exactly: each \
+                 piece is an extent of its own. Rewriting the file in order does not help, since neighbouring pieces \
+                 become large extents again.",
             ),
             Advice::paste(
                 "Or give up checksums for files whose program has its own (databases); then rewrite them. Corruption \

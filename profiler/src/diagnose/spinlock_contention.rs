@@ -20,6 +20,8 @@ const NOTICE: f64 = 0.03;
 const WARN: f64 = 0.10;
 const CRITICAL: f64 = 0.40;
 const WAITS: u64 = 50;
+/// Time for which a spinlock is held at the very most, by kernel code that runs: tens of microseconds are long.
+const TURN_NS: u64 = 100_000;
 
 static ABOUT: About = About {
     id: "spinlock-contention",
@@ -87,20 +89,40 @@ fn is_spinlock(kind: LockKind) -> bool {
 
 /// Share of the CPU time that waits for a lock, by samples and by the probe's clock. The greater counts: samples
 /// do not see waits with interrupts off, the probe does not see two CPUs that fight without queueing.
-fn lost(facts: &Facts<'_>, samples: u64, waits: u64, waited_ns: u64) -> (f64, Option<f64>) {
-    let sampled = sampled_share(facts, samples);
-    let waited = busy_ns(facts).map(|busy| (waited_ns as f64 / busy).min(1.0));
+///
+/// Left out is time in which a host (or emulator) must have stopped the holder: the probe's long waits, and their
+/// part of the samples.
+fn lost(facts: &Facts<'_>, samples: u64, waits: u64, time: Waited) -> (f64, Option<f64>) {
+    let running = 1.0 - share(time.stopped_ns, time.total_ns);
+    let sampled = sampled_share(facts, samples) * running;
+    let waited = busy_ns(facts).map(|busy| (time.total_ns as f64 * running / busy).min(1.0));
     (sampled, waited.filter(|_| waits >= WAITS))
 }
 
-/// Time of a lock's waits without those in which a host (or emulator) must have stopped the holder: no code holds
-/// a spinlock for so long. Samples in the slow path count in any case.
-fn short_ns(lock: &WaitedFor<'_>) -> u64 {
-    let long = lock.buckets.iter().enumerate().skip(Histogram::bucket_of(LONG_NS));
-    let long = long.fold(0u64, |sum, (bucket, count)| {
-        sum.saturating_add(count.saturating_mul(Histogram::bucket_start(bucket)).saturating_mul(3) / 2)
-    });
-    lock.total_ns.saturating_sub(long)
+/// Time of waits, and how much of it is in waits that are so long that the holder cannot have been running.
+#[derive(Clone, Copy, Default)]
+struct Waited {
+    total_ns: u64,
+    stopped_ns: u64,
+}
+
+impl Waited {
+    fn of(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Self {
+        // Waiters queue: with many CPUs, each turn may be short and the last one's wait long.
+        let long = LONG_NS.max(TURN_NS * u64::from(facts.session.host.cpus));
+        let long = lock.buckets.iter().enumerate().skip(Histogram::bucket_of(long));
+        let stopped = long.fold(0u64, |sum, (bucket, count)| {
+            sum.saturating_add(count.saturating_mul(Histogram::bucket_start(bucket)).saturating_mul(3) / 2)
+        });
+        Self { total_ns: lock.total_ns, stopped_ns: stopped.min(lock.total_ns) }
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            total_ns: self.total_ns.saturating_add(other.total_ns),
+            stopped_ns: self.stopped_ns.saturating_add(other.stopped_ns),
+        }
+    }
 }
 
 fn severity(share: f64) -> Option<Severity> {
@@ -122,7 +144,7 @@ fn confidence(facts: &Facts<'_>) -> Confidence {
 }
 
 fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
-    let (sampled, waited) = lost(facts, lock.samples, lock.waits, short_ns(lock));
+    let (sampled, waited) = lost(facts, lock.samples, lock.waits, Waited::of(facts, lock));
     let share = sampled.max(waited.unwrap_or(0.0));
     let severity = severity(share)?;
     // Nothing is known of the lock: see `whole`.
@@ -157,9 +179,9 @@ fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
 fn whole(facts: &Facts<'_>, locks: &[WaitedFor<'_>]) -> Option<Finding> {
     let slow = facts.named(SPIN_SLOWPATHS);
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
-    let waited_ns = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(short_ns(lock)));
+    let time = locks.iter().fold(Waited::default(), |sum, lock| sum.add(Waited::of(facts, lock)));
     let waits = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.waits));
-    let (sampled, waited) = lost(facts, in_slowpath, waits, waited_ns);
+    let (sampled, waited) = lost(facts, in_slowpath, waits, time);
     let share = sampled.max(waited.unwrap_or(0.0));
     let severity = severity(share)?;
     let known = facts.session.profile.frames().iter().map(|frame| super::normalize(&frame.name));
