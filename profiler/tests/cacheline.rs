@@ -195,7 +195,7 @@ fn check_members(session: &Session) {
     assert!(compared >= 20, "{compared}");
 }
 
-/// Name and offset of a line such as `	unsigned int  i_flags;  /*    12     4 */`.
+/// Name and offset of a line of pahole: type and name, then offset and size in a comment, between tabs.
 fn member(line: &str) -> Option<(&str, u64)> {
     let (declaration, comment) = line.split_once(";")?;
     let offset = comment.trim().strip_prefix("/*")?.split_whitespace().next()?.parse().ok()?;

@@ -23,8 +23,7 @@ const LEAST_EXPECTED: f64 = 5.0;
 pub fn two_proportions([p1, p2]: [f64; 2], [n1, n2]: [f64; 2]) -> Option<(f64, f64)> {
     let pooled = (p1 * n1 + p2 * n2) / (n1 + n2);
     let expected = pooled.min(1.0 - pooled) * n1.min(n2);
-    // Also false for what is not a number.
-    if !(expected >= LEAST_EXPECTED) {
+    if expected.is_nan() || expected < LEAST_EXPECTED {
         return None;
     }
     let z = (p2 - p1) / (pooled * (1.0 - pooled) * (1.0 / n1 + 1.0 / n2)).sqrt();
