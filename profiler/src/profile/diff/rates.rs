@@ -37,6 +37,9 @@ pub fn rates(sessions: [&Session; 2]) -> Vec<Rate> {
 
 type Counters = BTreeMap<(String, Option<Unit>), f64>;
 
+/// Beginnings of the names of counters that are about the collection.
+const OWN_COUNTERS: &[&str] = &["counted after the last stack", "due on idle CPUs", "samples of"];
+
 fn counters(session: &Session) -> Counters {
     let seconds = session.duration_ns as f64 / 1e9;
     let mut counters = Counters::new();
@@ -71,7 +74,9 @@ fn counters(session: &Session) -> Counters {
         if probe.name != "cpu" {
             add(format!("probe {}", probe.name), Unit::Events, probe.events);
         }
-        for counter in &probe.counters {
+        // How the collection itself went says nothing about the machine.
+        let own = |name: &str| OWN_COUNTERS.iter().any(|start| name.starts_with(start));
+        for counter in probe.counters.iter().filter(|counter| !own(&counter.name)) {
             add(format!("probe {}: {}", probe.name, counter.name), counter.unit, counter.value);
         }
     }
