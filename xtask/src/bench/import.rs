@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use super::Context;
 use super::load::Load;
-use super::process::{Used, wait};
+use super::process::{Used, spawn, wait};
 use super::recording::{repeat_data, repeat_text};
 use super::stats::Series;
 use crate::run::{cargo, find_program, run as run_command, say, target_dir};
@@ -125,7 +125,7 @@ fn own(context: &Context, file: &Path) -> anyhow::Result<Used> {
     let mut command = Command::new(&context.profiler);
     command.arg("diagnose").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let begin = Instant::now();
-    let child = command.spawn().context("cannot run the profiler")?;
+    let child = spawn(&mut command).context("cannot run the profiler")?;
     ended(wait(child, begin)?, "profiler diagnose")
 }
 
@@ -133,18 +133,18 @@ fn collapsed(collapse: &Path, text: &Path) -> anyhow::Result<Used> {
     let mut command = Command::new(collapse);
     command.arg(text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let begin = Instant::now();
-    let child = command.spawn().context("cannot run inferno-collapse-perf")?;
+    let child = spawn(&mut command).context("cannot run inferno-collapse-perf")?;
     ended(wait(child, begin)?, "inferno-collapse-perf")
 }
 
 fn piped(script: &mut Command, collapse: &Path) -> anyhow::Result<Used> {
     let begin = Instant::now();
     let mut perf =
-        script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run perf script")?;
+        spawn(script.stdin(Stdio::null()).stdout(Stdio::piped())).context("cannot run perf script")?;
     let text = perf.stdout.take().context("perf script has no output")?;
     let mut command = Command::new(collapse);
     command.stdin(text).stdout(Stdio::null()).stderr(Stdio::null());
-    let inferno = command.spawn().context("cannot run inferno-collapse-perf")?;
+    let inferno = spawn(&mut command).context("cannot run inferno-collapse-perf")?;
     // The descriptor of the pipe is the child's alone from here on.
     drop(command);
     let inferno = ended(wait(inferno, begin)?, "inferno-collapse-perf")?;

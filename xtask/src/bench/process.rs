@@ -42,7 +42,7 @@ impl Attached {
         command.arg("attach").arg("--output").arg(&output).args(args);
         command.stdin(Stdio::null()).stdout(report).stderr(Stdio::piped());
         let begin = Instant::now();
-        let mut child = command.spawn().with_context(|| format!("cannot run {}", profiler.display()))?;
+        let mut child = spawn(&mut command).with_context(|| format!("cannot run {}", profiler.display()))?;
         let mut lines = BufReader::new(child.stderr.take().context("the profiler has no stderr")?).lines();
         let mut said = Vec::new();
         let started = loop {
@@ -105,6 +105,15 @@ pub struct Used {
     pub peak: u64,
     /// Wait status, 0 if all went well.
     pub status: i32,
+}
+
+/// Starts a program whose peak of memory is to be measured.
+///
+/// The kernel counts the peak of who starts it as the child's own (exec_mmap in fs/exec.c), so this process forgets
+/// its own first (clear_refs in proc(5)).
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    command.spawn()
 }
 
 /// Waits for a child that was started at `begin`.
