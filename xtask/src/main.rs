@@ -7,6 +7,7 @@ mod attach;
 mod bench;
 mod document;
 mod facts;
+mod fuzz;
 mod lint;
 mod needs;
 mod plan;
@@ -57,10 +58,27 @@ enum Command {
     Bench(bench::Options),
     /// Reproduce a pathology and show what the profiler says, as root; without an ID, list what there is
     Repro(scenarios::Options),
+    /// Put what a fuzzer makes up to the readers of other tools' files
+    Fuzz {
+        /// Seconds for each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// This target only
+        target: Option<String>,
+    },
     /// Run the profiler's guest tests on real kernels, in virtual machines
     Vm(vm::Options),
     /// Check formatting and lints of every crate, with warnings as errors
     Lint,
+}
+
+/// Fuzzes, and says how it went.
+fn fuzz_all(seconds: u32, target: Option<&str>) -> anyhow::Result<()> {
+    setup::setup()?;
+    let summary = fuzz::fuzz(seconds, target)?;
+    println!("{summary}");
+    summary.skipped.iter().for_each(|(name, reason)| eprintln!("skipped: {name}: {reason}"));
+    if summary.failed > 0 { anyhow::bail!("{} fuzz targets failed", summary.failed) } else { Ok(()) }
 }
 
 fn main() -> ExitCode {
@@ -73,6 +91,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(&options),
         Command::Repro(options) => scenarios::repro(&options),
         Command::Vm(options) => vm::vm(&options),
+        Command::Fuzz { seconds, target } => fuzz_all(seconds, target.as_deref()),
         Command::Lint => lint::lint(),
     };
     match result {

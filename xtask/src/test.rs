@@ -51,11 +51,20 @@ pub fn test(
         eprintln!("skipped: {name}: {reason}");
     }
     let mut problems = Vec::new();
+    if args.is_empty() {
+        match crate::fuzz::fuzz(crate::fuzz::SHORT, None) {
+            Ok(fuzzed) => {
+                fuzzed.skipped.iter().for_each(|(name, reason)| eprintln!("skipped: {name}: {reason}"));
+                summary.add(fuzzed, "fuzzing");
+            }
+            Err(error) => problems.push(format!("the fuzzer could not run: {error:#}")),
+        }
+    }
     if virtual_machines && args.is_empty() {
         match crate::vm::default_kernels() {
             Ok((guests, more)) => {
                 summary.add(guests, "vm");
-                problems = more;
+                problems.extend(more);
             }
             Err(error) => problems.push(format!("other kernels could not be tested: {error:#}")),
         }

@@ -90,11 +90,10 @@ fn is_spinlock(kind: LockKind) -> bool {
 /// Share of the CPU time that waits for a lock, by samples and by the probe's clock. The greater counts: samples
 /// do not see waits with interrupts off, the probe does not see two CPUs that fight without queueing.
 ///
-/// Left out is time in which a host (or emulator) must have stopped the holder: the probe's long waits, and their
-/// part of the samples.
+/// Left out of the probe's time are waits during which a host (or emulator) must have stopped the holder.
 fn lost(facts: &Facts<'_>, samples: u64, waits: u64, time: Waited) -> (f64, Option<f64>) {
     let running = 1.0 - share(time.stopped_ns, time.total_ns);
-    let sampled = sampled_share(facts, samples) * running;
+    let sampled = sampled_share(facts, samples);
     let waited = busy_ns(facts).map(|busy| (time.total_ns as f64 * running / busy).min(1.0));
     (sampled, waited.filter(|_| waits >= WAITS))
 }
@@ -117,6 +116,23 @@ impl Waited {
         Self { total_ns: lock.total_ns, stopped_ns: stopped.min(lock.total_ns) }
     }
 
+    fn mostly_stopped(self) -> bool {
+        share(self.stopped_ns, self.total_ns) >= 0.5
+    }
+
+    /// The sentence that says so.
+    fn evidence(self) -> Option<Evidence> {
+        let part = share(self.stopped_ns, self.total_ns);
+        self.mostly_stopped().then(|| {
+            let text = format!(
+                "{} of the waiting is in waits so long that the holder cannot have run all the time: a host may have \
+                 stopped it",
+                percent(part)
+            );
+            Evidence::new("stopped_share", part, None, text)
+        })
+    }
+
     fn add(self, other: Self) -> Self {
         Self {
             total_ns: self.total_ns.saturating_add(other.total_ns),
@@ -125,7 +141,16 @@ impl Waited {
     }
 }
 
-fn severity(share: f64) -> Option<Severity> {
+/// How bad it is. Where most of the waiting is for holders that were stopped, the lock is only a part of it: then
+/// it takes more for the same.
+fn severity(share: f64, time: Waited) -> Option<Severity> {
+    if time.mostly_stopped() {
+        return match share {
+            _ if share >= CRITICAL => Some(Severity::Warning),
+            _ if share >= WARN => Some(Severity::Info),
+            _ => None,
+        };
+    }
     match share {
         _ if share >= CRITICAL => Some(Severity::Critical),
         _ if share >= WARN => Some(Severity::Warning),
@@ -144,9 +169,10 @@ fn confidence(facts: &Facts<'_>) -> Confidence {
 }
 
 fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
-    let (sampled, waited) = lost(facts, lock.samples, lock.waits, Waited::of(facts, lock));
+    let time = Waited::of(facts, lock);
+    let (sampled, waited) = lost(facts, lock.samples, lock.waits, time);
     let share = sampled.max(waited.unwrap_or(0.0));
-    let severity = severity(share)?;
+    let severity = severity(share, time)?;
     // Nothing is known of the lock: see `whole`.
     if lock.takers.is_empty() && lock.name.is_none() && lock.address.is_none() {
         return None;
@@ -158,6 +184,7 @@ fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
     }
     evidence.extend(lock.waits_evidence(facts));
     evidence.extend(lock.people_evidence(facts));
+    evidence.extend(time.evidence());
     evidence.extend(paravirtual(facts));
     let mut advice = cures(lock.name.as_deref());
     advice.extend(general());
@@ -183,7 +210,7 @@ fn whole(facts: &Facts<'_>, locks: &[WaitedFor<'_>]) -> Option<Finding> {
     let waits = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.waits));
     let (sampled, waited) = lost(facts, in_slowpath, waits, time);
     let share = sampled.max(waited.unwrap_or(0.0));
-    let severity = severity(share)?;
+    let severity = severity(share, time)?;
     let known = facts.session.profile.frames().iter().map(|frame| super::normalize(&frame.name));
     let function = known
         .filter(|name| SPIN_SLOWPATHS.contains(name))
