@@ -18,14 +18,40 @@ pub struct Programs {
     pub tests: PathBuf,
 }
 
-/// What a guest runs if it is given no other command.
-pub const TESTS: &str = "\
+/// The kernel that has bcachefs, on which the scenarios run when not all kernels have to run all of them: emulated CPUs
+/// take minutes for them.
+const SCENARIOS_ON: &str = "6.12";
+
+/// The modules of the guest tests that are scenarios (profiler/tests/scenarios).
+const SCENARIOS: [&str; 7] = [
+    "healthy",
+    "mutex_spinning",
+    "read_amplification",
+    "readahead_disabled",
+    "sleeping_lock_contention",
+    "small_io",
+    "spinlock_contention",
+];
+
+/// What a guest runs if it is given no other command: the guest tests, with the scenarios everywhere or on one kernel only.
+pub fn tests(scenarios_everywhere: bool) -> String {
+    let skip: Vec<String> = SCENARIOS.iter().map(|module| format!("--skip {module}::")).collect();
+    let skip = if scenarios_everywhere { String::new() } else { skip.join(" ") };
+    format!(
+        "\
 #!/bin/sh
 export PROFILER_BIN=/usr/bin/profiler GUEST_OUT=/out GUEST_SCRATCH=/dev/vdc
 export PROFILER_SKIPPED_LOG=/out/skipped PROFILER_SCENARIOS_DIR=/out/scenarios RUST_BACKTRACE=1
+read release < /proc/sys/kernel/osrelease
+case $release in
+    {SCENARIOS_ON}.*) skip= ;;
+    *) skip='{skip}' ;;
+esac
 # One at a time: each measures the whole machine. How tests are skipped is tested elsewhere.
-exec guest-tests --test-threads=1 --skip skip::
-";
+exec guest-tests --test-threads=1 --skip skip:: $skip
+"
+    )
+}
 
 /// A command that runs the tests of these names, with these variables.
 pub fn chosen_tests(variables: &[String], names: &[String]) -> Vec<String> {
@@ -97,5 +123,16 @@ mod tests {
     fn commands_are_quoted() {
         let words = ["sh", "-c", "echo 'a  b'"].map(str::to_owned);
         assert_eq!(script(&words), "#!/bin/sh\nexec sh -c 'echo '\\''a  b'\\'''\n");
+    }
+
+    #[test]
+    fn all_modules_of_scenarios_are_known() {
+        let source = include_str!("../../../profiler/tests/scenarios/mod.rs");
+        let list = source.split("macro_rules! in_guests").nth(1).unwrap().split("};").next().unwrap();
+        let modules = list.lines().filter_map(|line| line.trim().split_once(": ")).map(|(module, _)| module);
+        let mut modules: Vec<&str> =
+            modules.filter(|module| module.chars().all(|c| c.is_ascii_lowercase() || c == '_')).collect();
+        modules.sort_unstable();
+        assert_eq!(modules, SCENARIOS);
     }
 }
