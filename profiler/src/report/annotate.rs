@@ -255,3 +255,69 @@ fn wrapped(text: &str, indent: &str) -> String {
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.1}%", part as f64 * 100.0 / (whole as f64).max(1.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{InstructionSamples, MemberRef, Origin, Source};
+
+    #[test]
+    fn fits_and_is_safe_to_print() {
+        let member = MemberRef {
+            structure: "struct mount".to_owned(),
+            path: "m_agino\u{1b}[31m_log".to_owned(),
+            offset: 72,
+            size: 4,
+        };
+        let mut session = Session::new(Source::Live);
+        session.text.push(FunctionText {
+            name: "f\n".to_owned(),
+            module: None,
+            origin: Origin::Kernel,
+            start: 0x1000,
+            bytes: vec![0x8b, 0x4f, 0x48, 0xe9, 0xf8, 0x0f, 0, 0],
+            targets: vec![(0x2000, "a\u{202e}very_".to_owned() + &"long".repeat(40))],
+        });
+        session.code.push(FunctionCode {
+            name: "f\n".to_owned(),
+            module: None,
+            origin: Origin::Kernel,
+            size: 8,
+            samples: 4,
+            instructions: vec![InstructionSamples { offset: 3, samples: 3 }],
+            wait: Some(Wait {
+                offset: 0,
+                text: "mov 0x48(%rdi),%ecx".to_owned(),
+                shown_at: 3,
+                samples: 3,
+                writes: false,
+                locked: false,
+                on_return: false,
+                member: Some(member.clone()),
+                unknown: None,
+                line: None,
+                writers: Vec::new(),
+            }),
+            accesses: vec![MemberAccess {
+                at: 0,
+                member,
+                by: "mp".to_owned(),
+                reads: true,
+                writes: false,
+                locked: false,
+            }],
+            spins: false,
+            operands: 1,
+            nameless: None,
+        });
+        let mut out = Vec::new();
+        let functions = functions(&session, "f\n");
+        write(&functions[0], false, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']) && text.contains("f\\n: 8 bytes"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].starts_with("==>") && lines[2].contains("mov 0x48(%rdi),%ecx"), "{text}");
+        assert!(lines[3].starts_with("-->  75.0%    +0x3  jmp "), "{text}");
+    }
+}

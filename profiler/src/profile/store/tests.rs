@@ -287,3 +287,41 @@ fn every_field_is_kept_and_documented() {
     found.retain(|key| !documentation.contains(&format!("`{key}`")));
     assert!(found.is_empty(), "docs/recording-format.md does not mention {found:?}");
 }
+
+#[test]
+fn machine_code_and_instruction_addresses_are_read_back() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("run");
+    let mut saved = session("fio");
+    let frame = saved.profile.intern_frame(Frame::kernel("f"));
+    // Two instructions of one function stay apart, also when equal stacks are merged.
+    for (address, count) in
+        [(0xffff_ffff_8100_0003, 7), (0xffff_ffff_8100_0007, 2), (0xffff_ffff_8100_0003, 1)]
+    {
+        let location = saved.profile.intern_location(frame, address);
+        let (labels, frames) = (saved.profile.intern_labels(Labels::default()), Box::new([location]));
+        saved.profile.push(Stack { kind: Kind::Cpu, frames, labels, count, weight: count });
+    }
+    saved.profile.merge_equal();
+    saved.text = vec![FunctionText {
+        name: "f".into(),
+        module: None,
+        origin: super::super::stacks::Origin::Kernel,
+        start: 0xffff_ffff_8100_0000,
+        bytes: vec![0x48, 0x8b, 0x0f, 0xc3],
+        targets: vec![(0xffff_ffff_8100_1000, "g".into())],
+    }];
+    save(&saved, &dir, |_| Ok(())).unwrap();
+    let loaded = load(&dir).unwrap();
+    assert_eq!(loaded.text, []);
+    assert_eq!(load_text(&dir).unwrap(), saved.text);
+    let samples = crate::code::samples_by_address(&loaded, &Frame::kernel("f"));
+    let expected = [(0, 5), (0xffff_ffff_8100_0003, 8), (0xffff_ffff_8100_0007, 2)];
+    assert_eq!(samples.into_iter().collect::<Vec<_>>(), expected);
+
+    // Sessions without code have none, and damage is an error.
+    std::fs::remove_file(dir.join(CODE_FILE)).unwrap();
+    assert_eq!(load_text(&dir).unwrap(), []);
+    std::fs::write(dir.join(CODE_FILE), "no gzip").unwrap();
+    assert!(matches!(load_text(&dir), Err(StoreError::Io { .. })));
+}
