@@ -155,5 +155,8 @@ fn stand_ins_count_the_same() {
         .sum();
     assert_near("bytes asked by system calls", asked, FILE_KIB << 10, 1);
     assert!(rung(&session, "read").contains("tracepoint"), "{:?}", state(&session, "read"));
-    assert_near("bytes of queued bios", session.profile.total(Kind::Bio), FILE_KIB << 10, 2);
+    // Somebody else may read from another disk meanwhile: all that is queued is what the block layer saw of all disks.
+    let queued: u64 = session.block.iter().map(|stat| stat.bio_bytes).sum();
+    assert!(queued >= FILE_KIB << 10, "{queued}");
+    assert_near("bytes of queued bios", session.profile.total(Kind::Bio), queued, 2);
 }
