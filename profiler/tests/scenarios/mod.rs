@@ -29,7 +29,7 @@ macro_rules! here {
             read_amplification: compressed_btrfs, uncompressed_btrfs, direct_ext4;
             small_io: direct_reads, direct_writes, large_direct_reads, buffered_reads, random_direct_reads;
             spinlock_contention: one_file_table, own_file_tables;
-            sleeping_lock_contention: one_directory, own_directories;
+            sleeping_lock_contention: one_directory, one_allocation_group, own_directories;
             mutex_spinning: one_file, own_files;
             page_alloc_pressure: small_limit, no_limit;
             healthy: idle, compile, tar, cached_reads, random_cached_reads, fdatasync, loopback, forks, sleepers,
@@ -48,7 +48,7 @@ macro_rules! in_guests {
             readahead_disabled: sequential_read, with_readahead;
             read_amplification: bcachefs, rewritten_bcachefs;
             small_io: direct_reads, large_direct_reads;
-            spinlock_contention: one_file_table, own_file_tables;
+            spinlock_contention: one_file_table, page_storm, own_file_tables;
             sleeping_lock_contention: one_directory;
             mutex_spinning: one_file, own_files;
             healthy: idle, random_cached_reads, pipe_ping_pong;

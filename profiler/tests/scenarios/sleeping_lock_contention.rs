@@ -1,6 +1,6 @@
 //! `sleeping-lock-contention`: threads that make and remove files, in one directory or each in its own.
 //!
-//! What they do is on disk before they go on (dirsync), so that the lock is held for longer than it takes to be given a
+//! On ext4, what they do is on disk before they go on (dirsync), so that the lock is held for longer than it takes to be given a
 //! CPU: however busy the machine is otherwise, it is the lock that is waited for.
 
 use std::time::Duration;
@@ -37,6 +37,31 @@ pub fn one_directory() -> Scenario {
         |bench| {
             make_and_remove(bench, |_| 0)?;
             Ok(Expected::about(Subject::Process("remover".to_owned())))
+        },
+    )
+}
+
+/// Directories of an XFS that lie in one allocation group: to make and remove inodes takes the lock of that group's AGI
+/// buffer, a semaphore, until the transaction is committed. New directories go to the groups in turn.
+pub fn one_allocation_group() -> Scenario {
+    Scenario::reproducer(
+        ID,
+        "four threads that make and remove files in directories of their own, in one allocation group of an XFS",
+        |bench| {
+            let disk = bench.disk(512, "mkfs.xfs -q -f -d agcount=2 -m reflink=0,rmapbt=0", "noatime")?;
+            for number in 0..2 * THREADS {
+                std::fs::create_dir(disk.file(&number.to_string())).unwrap();
+            }
+            bench.measure(|| {
+                repeat("remover", THREADS, TIME, |number| {
+                    let number = 2 * number;
+                    let files: Vec<String> =
+                        (0..32).map(|file| disk.file(&format!("{number}/{file}"))).collect();
+                    files.iter().for_each(|path| drop(std::fs::File::create(path).unwrap()));
+                    files.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+                })
+            });
+            Ok(Expected::about(Subject::Lock("xfs_buf.b_sema".to_owned())))
         },
     )
 }

@@ -28,6 +28,33 @@ pub fn one_file_table() -> Scenario {
     })
 }
 
+/// Memory that is taken and given back in large pieces: the lists of free pages of each CPU run over, and all go to the
+/// zone's.
+pub fn page_storm() -> Scenario {
+    Scenario::reproducer(ID, "threads that take and give back 8 MiB of memory over and over", |bench| {
+        needs_cpus(4)?;
+        bench.measure(|| {
+            repeat_after(
+                "allocator",
+                crowd(),
+                TIME,
+                |_| {},
+                |_| {
+                    // SAFETY: no address is given; the mapping is this thread's own, and goes again right away.
+                    unsafe {
+                        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+                        let prot = libc::PROT_READ | libc::PROT_WRITE;
+                        let memory = libc::mmap(std::ptr::null_mut(), 8 << 20, prot, flags, -1, 0);
+                        assert_ne!(memory, libc::MAP_FAILED);
+                        libc::munmap(memory, 8 << 20);
+                    }
+                },
+            );
+        });
+        Ok(Expected::about(Subject::Lock("zone.lock".to_owned())))
+    })
+}
+
 /// The same work, a lock each.
 pub fn own_file_tables() -> Scenario {
     Scenario::look_alike(ID, "the same, each thread with a file table of its own", |bench| {
