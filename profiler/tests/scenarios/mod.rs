@@ -48,7 +48,7 @@ macro_rules! in_guests {
             readahead_disabled: sequential_read, with_readahead;
             read_amplification: bcachefs, rewritten_bcachefs;
             small_io: direct_reads, large_direct_reads;
-            spinlock_contention: one_file_table, page_storm, own_file_tables;
+            spinlock_contention: one_file_table, page_storm, unlink_storm, own_file_tables;
             sleeping_lock_contention: one_directory;
             mutex_spinning: one_file, own_files;
             healthy: idle, random_cached_reads, pipe_ping_pong;

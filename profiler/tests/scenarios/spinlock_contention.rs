@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use profiler::profile::Subject;
 
-use super::scenario::{Expected, Scenario};
+use super::scenario::{EXT4, Expected, Scenario};
 use super::work::{crowd, needs_cpus, repeat_after};
 
 const ID: &str = "spinlock-contention";
@@ -28,10 +28,10 @@ pub fn one_file_table() -> Scenario {
     })
 }
 
-/// Memory that is taken and given back in large pieces: the lists of free pages of each CPU run over, and all go to the
-/// zone's.
+/// Blocks of 16 pages, which the lists of free pages of each CPU do not keep: each is taken from the zone and given back
+/// to it. The kernel takes one for the value of an extended attribute, and finds only then that there is no value.
 pub fn page_storm() -> Scenario {
-    Scenario::reproducer(ID, "threads that take and give back 8 MiB of memory over and over", |bench| {
+    Scenario::reproducer(ID, "threads that have the kernel take and give back blocks of 16 pages", |bench| {
         needs_cpus(4)?;
         bench.measure(|| {
             repeat_after(
@@ -40,19 +40,49 @@ pub fn page_storm() -> Scenario {
                 TIME,
                 |_| {},
                 |_| {
-                    // SAFETY: no address is given; the mapping is this thread's own, and goes again right away.
-                    unsafe {
-                        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-                        let prot = libc::PROT_READ | libc::PROT_WRITE;
-                        let memory = libc::mmap(std::ptr::null_mut(), 8 << 20, prot, flags, -1, 0);
-                        assert_ne!(memory, libc::MAP_FAILED);
-                        libc::munmap(memory, 8 << 20);
+                    for _ in 0..100 {
+                        // SAFETY: the kernel reads the value, and finds no memory there.
+                        let answer = unsafe {
+                            libc::fsetxattr(0, c"user.none".as_ptr(), std::ptr::null(), 64 << 10, 0)
+                        };
+                        assert_eq!(answer, -1);
                     }
                 },
             );
         });
         Ok(Expected::about(Subject::Lock("zone.lock".to_owned())))
     })
+}
+
+/// Inodes of one file system that come and go, in directories of their own.
+pub fn unlink_storm() -> Scenario {
+    Scenario::reproducer(
+        ID,
+        "threads that make and remove files in directories of their own on one ext4",
+        |bench| {
+            needs_cpus(4)?;
+            let disk = bench.disk(256, EXT4, "noatime")?;
+            let threads = crowd();
+            for number in 0..threads {
+                std::fs::create_dir(disk.file(&number.to_string())).unwrap();
+            }
+            bench.measure(|| {
+                repeat_after(
+                    "remover",
+                    threads,
+                    TIME,
+                    |_| {},
+                    |number| {
+                        let files: Vec<String> =
+                            (0..32).map(|file| disk.file(&format!("{number}/{file}"))).collect();
+                        files.iter().for_each(|path| drop(std::fs::File::create(path).unwrap()));
+                        files.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+                    },
+                )
+            });
+            Ok(Expected::about(Subject::Process("remover".to_owned())))
+        },
+    )
 }
 
 /// The same work, a lock each.

