@@ -85,8 +85,16 @@ pub fn claim(stream: Stream, then: impl FnOnce(&mut Slot)) {
     cpu.busy &= !bit;
 }
 
+/// Keeps the compiler from moving memory accesses across it. No cost; any context.
 #[inline(always)]
 fn compiler_barrier() {
+    // `compiler_fence` would do, but LLVM 22.1.4 (nightly 1.97) cannot select it for BPF.
+    #[cfg(target_arch = "bpf")]
+    // SAFETY: no instructions; not `nomem`, so that the compiler takes memory as read and written here.
+    unsafe {
+        core::arch::asm!("", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "bpf"))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
