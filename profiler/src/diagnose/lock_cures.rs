@@ -110,6 +110,21 @@ const CURES: &[(&str, &[Cure])] = &[
         ],
     ),
     (
+        "blockgroup_lock.locks",
+        &[
+            (
+                "ext4 hands out the inodes and blocks of a block group under one spinlock, and puts the files of a directory \
+                 into one group as long as it has room: spread the files over several directories right below the root of \
+                 the file system, which go into different groups.",
+                "",
+            ),
+            (
+                "A small file system has few groups (of 128 MiB with blocks of 4 KiB): a larger one spreads the work.",
+                "",
+            ),
+        ],
+    ),
+    (
         "xfs_buf.b_sema",
         &[
             (

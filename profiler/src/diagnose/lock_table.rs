@@ -431,6 +431,9 @@ const TABLE: &[(&str, LockClass, &str)] = &[
     ("ext4_es_insert_extent", Rwlock, "ext4_inode_info.i_es_lock"),
     ("ext4_es_remove_extent", Rwlock, "ext4_inode_info.i_es_lock"),
     ("ext4_es_cache_extent", Rwlock, "ext4_inode_info.i_es_lock"),
+    // fs/ext4/ialloc.c: of the group of blocks that the inode lies in
+    ("__ext4_new_inode", Spin, "blockgroup_lock.locks"),
+    ("ext4_free_inode", Spin, "blockgroup_lock.locks"),
     // fs/ext4/inode.c
     ("ext4_map_blocks", Rwsem, "ext4_inode_info.i_data_sem"),
     ("ext4_da_map_blocks", Rwsem, "ext4_inode_info.i_data_sem"),

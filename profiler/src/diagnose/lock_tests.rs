@@ -241,6 +241,25 @@ fn a_host_that_stops_the_holder_is_told_from_contention() {
 }
 
 #[test]
+fn waits_for_stopped_holders_count_against_all_cpus() {
+    // With interrupts off they show in the probe only.
+    let emulated = |cpu_samples: u64, count: u64| {
+        let mut session = live();
+        session.host.steal = None;
+        samples(&mut session, &["do_syscall_64", "vfs_read"], cpu_samples);
+        waits(&mut session, (1, Some("zone.lock"), LockKind::Spin), "free_one_page", count, 10_000_000);
+        diagnose(&session)
+    };
+    // Of the ten seconds that ten CPUs have in one.
+    let busy = emulated(1000, 700);
+    assert_eq!((ids(&busy), busy[0].severity), (vec!["spinlock-contention"], Severity::Warning));
+    assert_eq!(busy[0].impact.share, 0.7);
+    assert_eq!(emulated(1000, 200)[0].severity, Severity::Info);
+    // As long as all that an idle machine does, and still nothing.
+    assert_eq!(emulated(60, 60), []);
+}
+
+#[test]
 fn on_an_idle_machine_a_few_waits_are_no_contention() {
     let mut session = live();
     samples(&mut session, &["do_syscall_64", "vfs_read"], 10);

@@ -87,15 +87,53 @@ fn is_spinlock(kind: LockKind) -> bool {
     matches!(kind, LockKind::Spin | LockKind::RwlockRead | LockKind::RwlockWrite)
 }
 
-/// Share of the CPU time that waits for a lock, by samples and by the probe's clock. The greater counts: samples
-/// do not see waits with interrupts off, the probe does not see two CPUs that fight without queueing.
-///
-/// Left out of the probe's time are waits during which a host (or emulator) must have stopped the holder.
-fn lost(facts: &Facts<'_>, samples: u64, waits: u64, time: Waited) -> (f64, Option<f64>) {
-    let running = 1.0 - share(time.stopped_ns, time.total_ns);
-    let sampled = sampled_share(facts, samples);
-    let waited = busy_ns(facts).map(|busy| (time.total_ns as f64 * running / busy).min(1.0));
-    (sampled, waited.filter(|_| waits >= WAITS))
+/// CPU time that goes into waiting for a lock.
+struct Lost {
+    /// Share of the CPU time, by samples.
+    sampled: f64,
+    /// Share of the CPU time, by the probe's clock, without waits during which a host (or emulator) must have stopped
+    /// the holder. `None`: too few waits to tell.
+    waited: Option<f64>,
+    /// All waits, stopped holders or not, as a share of the time of all CPUs, idle or not.
+    of_all: f64,
+}
+
+impl Lost {
+    fn of(facts: &Facts<'_>, samples: u64, waits: u64, time: Waited) -> Self {
+        let running = 1.0 - share(time.stopped_ns, time.total_ns);
+        let waited = busy_ns(facts).map(|busy| (time.total_ns as f64 * running / busy).min(1.0));
+        let all = facts.session.duration_ns as f64 * f64::from(facts.session.host.cpus);
+        let enough = waits >= WAITS;
+        Self {
+            sampled: sampled_share(facts, samples),
+            waited: waited.filter(|_| enough),
+            of_all: if enough && all > 0.0 { (time.total_ns as f64 / all).min(1.0) } else { 0.0 },
+        }
+    }
+
+    /// How bad it is, and the share of CPU time that says so. Samples or clock, the greater counts: samples do not see
+    /// waits with interrupts off, the probe does not see two CPUs that fight without queueing.
+    ///
+    /// Where most of the waiting is for holders that were stopped, the lock is only a part of it: then it takes more
+    /// for the same. And then the waits are held against the time of all CPUs, since on an idle machine a few of them
+    /// are as long as all its work.
+    fn severity(&self, time: Waited) -> Option<(Severity, f64)> {
+        let share = self.sampled.max(self.waited.unwrap_or(0.0));
+        if time.mostly_stopped() {
+            let share = share.max(self.of_all);
+            return match share {
+                _ if share >= CRITICAL => Some((Severity::Warning, share)),
+                _ if share >= WARN => Some((Severity::Info, share)),
+                _ => None,
+            };
+        }
+        match share {
+            _ if share >= CRITICAL => Some((Severity::Critical, share)),
+            _ if share >= WARN => Some((Severity::Warning, share)),
+            _ if share >= NOTICE => Some((Severity::Info, share)),
+            _ => None,
+        }
+    }
 }
 
 /// Time of waits, and how much of it is in waits that are so long that the holder cannot have been running.
@@ -126,7 +164,7 @@ impl Waited {
         self.mostly_stopped().then(|| {
             let text = format!(
                 "{} of the waiting is in waits so long that the holder cannot have run all the time: a host may have \
-                 stopped it",
+                 stopped it, which makes this lock a lesser matter than the figures say",
                 percent(part)
             );
             Evidence::new("stopped_share", part, None, text)
@@ -141,24 +179,6 @@ impl Waited {
     }
 }
 
-/// How bad it is. Where most of the waiting is for holders that were stopped, the lock is only a part of it: then
-/// it takes more for the same.
-fn severity(share: f64, time: Waited) -> Option<Severity> {
-    if time.mostly_stopped() {
-        return match share {
-            _ if share >= CRITICAL => Some(Severity::Warning),
-            _ if share >= WARN => Some(Severity::Info),
-            _ => None,
-        };
-    }
-    match share {
-        _ if share >= CRITICAL => Some(Severity::Critical),
-        _ if share >= WARN => Some(Severity::Warning),
-        _ if share >= NOTICE => Some(Severity::Info),
-        _ => None,
-    }
-}
-
 /// Whether probes saw it happen, or only somebody else's profile shows it.
 fn confidence(facts: &Facts<'_>) -> Confidence {
     if facts.probe("lock").or(facts.probe("cpu")).is_some() {
@@ -170,15 +190,14 @@ fn confidence(facts: &Facts<'_>) -> Confidence {
 
 fn finding(facts: &Facts<'_>, lock: &WaitedFor<'_>) -> Option<Finding> {
     let time = Waited::of(facts, lock);
-    let (sampled, waited) = lost(facts, lock.samples, lock.waits, time);
-    let share = sampled.max(waited.unwrap_or(0.0));
-    let severity = severity(share, time)?;
+    let lost = Lost::of(facts, lock.samples, lock.waits, time);
+    let (severity, share) = lost.severity(time)?;
     // Nothing is known of the lock: see `whole`.
     if lock.takers.is_empty() && lock.name.is_none() && lock.address.is_none() {
         return None;
     }
-    let mut evidence = sample_evidence(facts, lock.samples, sampled);
-    if let Some(waited) = waited {
+    let mut evidence = sample_evidence(facts, lock.samples, lost.sampled);
+    if let Some(waited) = lost.waited.filter(|_| !time.mostly_stopped()) {
         let text = format!("waits measured by the lock probe: {} of the CPU time", percent(waited));
         evidence.push(Evidence::new("waited_share", waited, None, text));
     }
@@ -208,15 +227,14 @@ fn whole(facts: &Facts<'_>, locks: &[WaitedFor<'_>]) -> Option<Finding> {
     let in_slowpath = samples(facts, &slow).fold(0u64, |sum, stack| sum.saturating_add(stack.weight()));
     let time = locks.iter().fold(Waited::default(), |sum, lock| sum.add(Waited::of(facts, lock)));
     let waits = locks.iter().fold(0u64, |sum, lock| sum.saturating_add(lock.waits));
-    let (sampled, waited) = lost(facts, in_slowpath, waits, time);
-    let share = sampled.max(waited.unwrap_or(0.0));
-    let severity = severity(share, time)?;
+    let lost = Lost::of(facts, in_slowpath, waits, time);
+    let (severity, share) = lost.severity(time)?;
     let known = facts.session.profile.frames().iter().map(|frame| super::normalize(&frame.name));
     let function = known
         .filter(|name| SPIN_SLOWPATHS.contains(name))
         .max_by_key(|name| facts.through(Kind::Cpu, &facts.named(&[name])))
         .unwrap_or(SPIN_SLOWPATHS[0]);
-    let mut evidence = sample_evidence(facts, in_slowpath, sampled);
+    let mut evidence = sample_evidence(facts, in_slowpath, lost.sampled);
     let around = facts.ending_in(Kind::Cpu, &facts.matching(|name, _| is_around(name)));
     if around > 0 {
         let share = facts.share(Kind::Cpu, around);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use profiler::profile::Subject;
 
 use super::scenario::{Bench, EXT4, Expected, Scenario};
-use super::work::repeat;
+use super::work::{PerfStat, needs, repeat};
 
 const ID: &str = "sleeping-lock-contention";
 const TIME: Duration = Duration::from_secs(3);
@@ -48,20 +48,25 @@ pub fn one_allocation_group() -> Scenario {
         ID,
         "four threads that make and remove files in directories of their own, in one allocation group of an XFS",
         |bench| {
+            needs("perf")?;
             let disk = bench.disk(512, "mkfs.xfs -q -f -d agcount=2 -m reflink=0,rmapbt=0", "noatime")?;
             for number in 0..2 * THREADS {
                 std::fs::create_dir(disk.file(&number.to_string())).unwrap();
             }
-            bench.measure(|| {
+            let counted = bench.measure(|| {
+                // A semaphore has no flags (LCB_F_*, include/trace/events/lock.h), and XFS's are all that are fought for.
+                let counter = PerfStat::start("lock:contention_begin", "flags==0");
                 repeat("remover", THREADS, TIME, |number| {
                     let number = 2 * number;
                     let files: Vec<String> =
                         (0..32).map(|file| disk.file(&format!("{number}/{file}"))).collect();
                     files.iter().for_each(|path| drop(std::fs::File::create(path).unwrap()));
                     files.iter().for_each(|path| std::fs::remove_file(path).unwrap());
-                })
+                });
+                counter.stop()
             });
-            Ok(Expected::about(Subject::Lock("xfs_buf.b_sema".to_owned())))
+            let expected = Expected::about(Subject::Lock("xfs_buf.b_sema".to_owned()));
+            Ok(expected.figure("waits", counted as f64, "perf stat"))
         },
     )
 }

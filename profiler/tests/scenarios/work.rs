@@ -1,9 +1,10 @@
 //! Work that the scenarios do themselves, as threads of this process, so that it is the same on every machine.
 
 use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -251,5 +252,31 @@ pub fn needs(program: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("no {program}"))
+    }
+}
+
+/// `perf stat` that counts a tracepoint on all CPUs.
+pub struct PerfStat(Child);
+
+impl PerfStat {
+    /// Counts `event` where the tracepoint's fields match `filter`, from now on.
+    pub fn start(event: &str, filter: &str) -> Self {
+        let mut command = Command::new("perf");
+        command.args(["stat", "-a", "-x,", "-e", event, "--filter", filter]);
+        // It counts when its child has started, and until that has read all.
+        command.args(["--", "sh", "-c", "echo; exec cat"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).expect("perf stat cannot count here");
+        Self(child)
+    }
+
+    /// Ends it. Returns the number of events.
+    pub fn stop(mut self) -> u64 {
+        drop(self.0.stdin.take());
+        let output = self.0.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let count = text.lines().find_map(|line| line.split(',').next()?.trim().parse().ok());
+        count.unwrap_or_else(|| panic!("perf stat said:\n{text}"))
     }
 }

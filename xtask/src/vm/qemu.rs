@@ -131,7 +131,7 @@ impl Machine {
         command.arg("-kernel").arg(&self.vmlinuz).arg("-initrd").arg(&self.initramfs);
         let kaslr = if self.kaslr { "" } else { " nokaslr" };
         command.arg("-append").arg(format!(
-            "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off tsc=reliable{kaslr}"
+            "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off tsc=reliable init_on_alloc=0{kaslr}"
         ));
         command.arg("-serial").arg(format!("file:{}", self.console.display())).args(["-serial", "stdio"]);
         for (disk, kept) in &self.disks {
