@@ -7,6 +7,7 @@
 
 pub mod fio;
 pub mod healthy;
+pub mod memory;
 pub mod mutex_spinning;
 pub mod page_alloc_pressure;
 pub mod read_amplification;
@@ -51,6 +52,7 @@ macro_rules! in_guests {
             spinlock_contention: one_file_table, page_storm, unlink_storm, own_file_tables;
             sleeping_lock_contention: one_directory;
             mutex_spinning: one_file, own_files;
+            page_alloc_pressure: full_machine, roomy_machine, memory_in_pieces, memory_in_one_piece;
             healthy: idle, random_cached_reads, pipe_ping_pong;
         }
     };

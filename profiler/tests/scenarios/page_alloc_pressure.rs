@@ -1,16 +1,20 @@
-//! `page-alloc-pressure`: reading a mapped file in a control group that has room for a part of it, or for all.
+//! `page-alloc-pressure`: reading a mapped file in a control group that has room for a part of it, or for all; the same on a
+//! machine whose memory is in use; and huge pages where there is memory enough, but in pieces.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use profiler::profile::Subject;
 
+use super::memory::{Mapping, vmstat};
 use super::scenario::{Bench, EXT4, Expected, Scenario};
-use super::work::{needs, write_file};
+use super::work::{needs, repeat, write_file};
 
 const ID: &str = "page-alloc-pressure";
 const MIB: u64 = 192;
 const LIMIT_MIB: u64 = 16;
+const SPARSE: usize = 96 << 20;
 
 /// A control group for memory, of version 1 or 2.
 struct Group {
@@ -107,6 +111,126 @@ pub fn small_limit() -> Scenario {
 pub fn no_limit() -> Scenario {
     Scenario::look_alike(ID, "the same without a limit", |bench| {
         read_mapped(bench, None)?;
+        Expected::silence()
+    })
+}
+
+/// Bytes that can be had without swapping.
+fn available() -> usize {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() << 10
+}
+
+/// Not on a machine that others use: it takes most of the memory.
+fn small_machine() -> Result<(), String> {
+    if available() > 4 << 30 { Err("needs a machine of less than 4 GiB".to_owned()) } else { Ok(()) }
+}
+
+/// Files that are all holes, so that no disk slows it down.
+fn touch_mapped(bench: &mut Bench, left: Option<usize>) -> Result<(f64, f64), String> {
+    const THREADS: usize = 4;
+    small_machine()?;
+    let disk = bench.disk(64, EXT4, "noatime")?;
+    let files: Vec<_> = (0..THREADS)
+        .map(|number| {
+            let file = std::fs::File::create_new(disk.file(&number.to_string())).unwrap();
+            file.set_len(SPARSE as u64).unwrap();
+            std::fs::File::open(disk.file(&number.to_string())).unwrap()
+        })
+        .collect();
+    let taken = left.map(|left| {
+        let taken = Mapping::anonymous(available() - left);
+        taken.touch();
+        taken
+    });
+    let stalls = || vmstat("allocstall_");
+    let before = (stalls(), vmstat("pgsteal_direct"));
+    bench.measure(|| {
+        repeat("toucher", THREADS, Duration::from_secs(3), |number| {
+            Mapping::of(&files[number], SPARSE).touch();
+        })
+    });
+    drop(taken);
+    Ok(((stalls() - before.0) as f64, (vmstat("pgsteal_direct") - before.1) as f64))
+}
+
+/// kswapd does not keep up with four threads.
+pub fn full_machine() -> Scenario {
+    Scenario::reproducer(
+        ID,
+        "four threads touch mapped files of 96 MiB over and over, on a machine with 128 MiB left",
+        |bench| {
+            let (stalls, freed) = touch_mapped(bench, Some(128 << 20))?;
+            Ok(Expected::about(Subject::Process("toucher".to_owned()))
+                .figure("stall_count", stalls, "allocstall_* in /proc/vmstat")
+                .figure("pages_freed", freed, "pgsteal_direct in /proc/vmstat"))
+        },
+    )
+}
+
+/// The same work with room for it.
+pub fn roomy_machine() -> Scenario {
+    Scenario::look_alike(ID, "the same with memory left", |bench| {
+        touch_mapped(bench, None)?;
+        Expected::silence()
+    })
+}
+
+fn touch_huge(bench: &mut Bench, in_pieces: bool) -> Result<f64, String> {
+    /// How eagerly kcompactd works ahead (since 5.9), in percent.
+    const PROACTIVE: &str = "/proc/sys/vm/compaction_proactiveness";
+    small_machine()?;
+    let proactive = std::fs::read(PROACTIVE).map_err(|error| format!("{PROACTIVE}: {error}"))?;
+    // Else it may be done before anybody wants the memory.
+    std::fs::write(PROACTIVE, "0").map_err(|error| format!("{PROACTIVE}: {error}"))?;
+    let scattered = Mapping::anonymous(available() - (64 << 20));
+    scattered.never_huge();
+    scattered.touch();
+    if in_pieces {
+        // Half of the memory is free then, and no block of it is larger than a page.
+        scattered.forget_every_other_page();
+    }
+    let scattered = if in_pieces { Some(scattered) } else { None };
+    let before = vmstat("compact_stall");
+    bench.measure(|| {
+        std::thread::Builder::new()
+            .name("toucher".to_owned())
+            .spawn(|| {
+                let huge = Mapping::anonymous(512 << 20);
+                huge.rather_huge();
+                huge.touch();
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+    });
+    let stalls = vmstat("compact_stall") - before;
+    drop(scattered);
+    std::fs::write(PROACTIVE, proactive).unwrap();
+    Ok(stalls as f64)
+}
+
+/// Each huge page has to be put together.
+pub fn memory_in_pieces() -> Scenario {
+    Scenario::reproducer(
+        ID,
+        "touch 512 MiB of huge pages (MADV_HUGEPAGE) where free memory is in pieces of one page",
+        |bench| {
+            let stalls = touch_huge(bench, true)?;
+            Ok(Expected::about(Subject::Process("toucher".to_owned())).figure(
+                "stall_count",
+                stalls,
+                "compact_stall in /proc/vmstat",
+            ))
+        },
+    )
+}
+
+/// Memory that was given back whole.
+pub fn memory_in_one_piece() -> Scenario {
+    Scenario::look_alike(ID, "the same where free memory is in large blocks", |bench| {
+        touch_huge(bench, false)?;
         Expected::silence()
     })
 }

@@ -265,7 +265,8 @@ impl PerfStat {
         command.args(["stat", "-a", "-x,", "-e", event, "--filter", filter]);
         // It counts when its child has started, and until that has read all.
         command.args(["--", "sh", "-c", "echo; exec cat"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut ready = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut ready).expect("perf stat cannot count here");
         Self(child)
