@@ -184,14 +184,16 @@ fn touch_huge(bench: &mut Bench, in_pieces: bool) -> Result<f64, String> {
     let proactive = std::fs::read(PROACTIVE).map_err(|error| format!("{PROACTIVE}: {error}"))?;
     // Else it may be done before anybody wants the memory.
     std::fs::write(PROACTIVE, "0").map_err(|error| format!("{PROACTIVE}: {error}"))?;
-    let scattered = Mapping::anonymous(available() - (64 << 20));
+    // Room for what the kernel and the profiler need, or the OOM killer comes.
+    let scattered = Mapping::anonymous(available() - (256 << 20));
     scattered.never_huge();
     scattered.touch();
     if in_pieces {
         // Half of the memory is free then, and no block of it is larger than a page.
         scattered.forget_every_other_page();
     }
-    let scattered = if in_pieces { Some(scattered) } else { None };
+    // Given back otherwise, before anything is measured.
+    let scattered = in_pieces.then_some(scattered);
     let before = vmstat("compact_stall");
     bench.measure(|| {
         std::thread::Builder::new()

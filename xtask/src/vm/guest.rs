@@ -23,9 +23,10 @@ pub struct Programs {
 const SCENARIOS_ON: &str = "6.12";
 
 /// The modules of the guest tests that are scenarios (profiler/tests/scenarios).
-const SCENARIOS: [&str; 7] = [
+const SCENARIOS: [&str; 8] = [
     "healthy",
     "mutex_spinning",
+    "page_alloc_pressure",
     "read_amplification",
     "readahead_disabled",
     "sleeping_lock_contention",

@@ -129,6 +129,8 @@ impl Machine {
         // contention cannot be seen.
         command.args(["-cpu", "max,-hypervisor"]);
         command.arg("-kernel").arg(&self.vmlinuz).arg("-initrd").arg(&self.initramfs);
+        // Under emulation, zeroing each page that is handed out (init_on_alloc, on in Debian's kernels) takes so long that
+        // nothing else of the page allocator shows.
         let kaslr = if self.kaslr { "" } else { " nokaslr" };
         command.arg("-append").arg(format!(
             "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off tsc=reliable init_on_alloc=0{kaslr}"
