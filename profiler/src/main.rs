@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use profiler::cli::{Cli, run};
+use profiler::cli::{Cli, failure, run};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("profiler: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(failure(&error))
         }
     }
 }

@@ -261,10 +261,17 @@ fn a_command_that_is_not_there() {
     if !is_root("targets::a_command_that_is_not_there") {
         return;
     }
-    let run = attach(&["--", "/nonexistent/program"]);
-    assert_eq!(run.code(), 1);
-    let sentence = "cannot execute `/nonexistent/program`: No such file or directory";
-    assert!(run.stderr.contains(sentence), "{}", run.stderr);
-    assert!(!run.output.exists());
-    assert_eq!(run.stdout, "");
+    let no_program = tempfile::NamedTempFile::new().unwrap();
+    // As shells have it: 127 for what is not there, 126 for what is no program.
+    for (program, status, reason) in [
+        ("/nonexistent/program", 127, "No such file or directory"),
+        (no_program.path().to_str().unwrap(), 126, "Permission denied"),
+    ] {
+        let run = attach(&["--", program]);
+        assert_eq!(run.code(), status, "{}", run.stderr);
+        let sentence = format!("cannot execute `{program}`: {reason}");
+        assert!(run.stderr.contains(&sentence), "{}", run.stderr);
+        assert!(!run.output.exists());
+        assert_eq!(run.stdout, "");
+    }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Interval, MissedTickBehavior};
 
-use super::child::{self, Child, Stdout};
+use super::child::{self, Child, NotExecuted, Stdout};
 use super::present::{Format, PresentArgs, present};
 use super::status::Status;
 use super::views::ViewArgs;
@@ -234,6 +235,9 @@ async fn wait(
     const LIFE_CHECK: Duration = Duration::from_millis(200);
     let mut next_drain = tokio::time::Instant::now() + Duration::from_millis(200);
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
+    // Outside of the loop: frequent drains must not keep the others from their turn.
+    let mut status_ticks = status_line.interval().map(every);
+    let mut life_checks = (!pids.is_empty()).then(|| every(LIFE_CHECK));
     loop {
         tokio::select! {
             () = signals.next() => return Ok(Ended::Otherwise),
@@ -241,9 +245,9 @@ async fn wait(
             ended = end_of(child) => {
                 return match ended {
                     Ok(status) => Ok(Ended::Command(status)),
-                    Err(error) => {
+                    Err(reason) => {
                         let name = child.as_ref().map_or("", |child| &child.name);
-                        bail!("cannot execute `{}`: {error}", report::escape::sanitize(name))
+                        Err(NotExecuted { name: report::escape::sanitize(name).into(), reason }.into())
                     }
                 };
             }
@@ -251,8 +255,8 @@ async fn wait(
                 let pause = collector.drain().context("cannot read the probes' maps")?;
                 next_drain = tokio::time::Instant::now() + pause;
             }
-            () = after(status_line.interval()) => status_line.update(collector),
-            () = after((!pids.is_empty()).then_some(LIFE_CHECK)) => {
+            () = next(&mut status_ticks) => status_line.update(collector),
+            () = next(&mut life_checks) => {
                 if !pids.iter().any(|pid| Path::new("/proc").join(pid.to_string()).exists()) {
                     return Ok(Ended::Otherwise);
                 }
@@ -268,9 +272,16 @@ async fn until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-async fn after(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
+/// Ticks after each `period`; those that were missed are not made up for.
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+async fn next(ticks: &mut Option<Interval>) {
+    match ticks {
+        Some(ticks) => drop(ticks.tick().await),
         None => std::future::pending().await,
     }
 }

@@ -30,6 +30,23 @@ pub enum Stdout {
     ToStderr,
 }
 
+/// A command that could not be executed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot execute `{name}`: {reason}")]
+pub struct NotExecuted {
+    /// Its name, fit for a terminal.
+    pub name: String,
+    /// Why.
+    pub reason: io::Error,
+}
+
+impl NotExecuted {
+    /// The status that shells give it (POSIX, Shell Command Language, section 2.8.2).
+    pub fn exit_code(&self) -> u8 {
+        if self.reason.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
 impl Child {
     /// Forks the process. It executes the command when [`release`](Self::release) says so; should the
     /// profiler die before, it ends.

@@ -54,7 +54,7 @@ enum Command {
 ///
 /// # Errors
 ///
-/// A sentence for the user; the program then exits with 1.
+/// A sentence for the user; the program then exits with [`failure`].
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     start_logging(cli.verbose);
     match cli.command {
@@ -67,6 +67,11 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Layout(args) => layout::run(&args),
         Command::Pathologies(args) => pathologies::run(&args),
     }
+}
+
+/// The exit status for an error: 1, but for a command that could not be executed that of shells.
+pub fn failure(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<child::NotExecuted>().map_or(1, child::NotExecuted::exit_code)
 }
 
 /// Log messages go to standard error, so that standard output holds nothing but results.
