@@ -169,16 +169,14 @@ pub struct StreamState {
     pub threshold: u64,
     /// Sampler: start of the current window, ns.
     pub window_start: u64,
-    /// Sampler: `events` when the current window began.
+    /// Sampler: events in the current window.
     pub window_events: u64,
-    /// Sampler: `weight` when the current window began.
+    /// Sampler: weight in the current window.
     pub window_weight: u64,
     /// Sampler: stacks in the current window.
     pub window_stacks: u64,
     /// Sampler: mean weight between two stacks; 0: every event.
     pub period: u64,
-    /// Sampler: when the clock was looked at last, jiffies.
-    pub looked_at: u64,
     /// Lost: the map of weights was full or busy (events).
     pub lost_weights: u64,
     /// Lost: the map of stacks was full or busy (events); their weight is kept, without the stack.

@@ -21,7 +21,7 @@ globals! {
     PIDNS_DEV: u64 = 0;
     PIDNS_INO: u64 = 0;
     /// Stacks a second and CPU that each stream may take; 0: no limit.
-    STACK_RATE: u32 = 250;
+    STACK_RATE: u32 = 1000;
     /// 1: user stacks are taken too.
     USER_STACKS: u32 = 1;
 

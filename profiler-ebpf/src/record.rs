@@ -2,7 +2,7 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_F_USER_STACK, BPF_NOEXIST};
-use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_get_stack, bpf_jiffies64};
+use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_get_stack};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::maps::HashMap;
 use aya_log_ebpf::debug;
@@ -22,9 +22,6 @@ const EEXIST: i64 = 17;
 
 /// The sampler looks at its rate this often, ns.
 const WINDOW_NS: u64 = 100_000_000;
-
-/// Timer ticks between two looks at the clock: a tenth of a second with the slowest timer there is (100 Hz).
-const LOOK_JIFFIES: u64 = 10;
 
 /// Frames that are hashed together.
 const GROUP: usize = 16;
@@ -122,14 +119,14 @@ impl Slot {
         state.weight += weight;
         state.pending_events += 1;
         state.pending_weight += weight;
-        if state.pending_weight < state.threshold && !is_due_by_now(state) {
+        if state.pending_weight < state.threshold {
             return;
         }
         let taken = Weight { count: state.pending_events, weight: state.pending_weight };
         state.pending_events = 0;
         state.pending_weight = 0;
         state.stacks += 1;
-        steer(state);
+        steer(state, &taken);
         self.add(ctx, stream, task, detail, taken);
     }
 
@@ -244,30 +241,10 @@ impl Slot {
     }
 }
 
-/// Whether a stack is due before the weight for it has come together: a threshold that was set in a storm would hold
-/// back for minutes what comes after it. 3 ns; 20 ns once in ten ticks.
-#[inline(always)]
-fn is_due_by_now(state: &mut StreamState) -> bool {
-    // SAFETY: takes no arguments. Reading the clock at each event would cost more than counting it.
-    let ticks = unsafe { bpf_jiffies64() };
-    if ticks.wrapping_sub(state.looked_at) < LOOK_JIFFIES {
-        return false;
-    }
-    state.looked_at = ticks;
-    // SAFETY: takes no arguments.
-    let now = unsafe { bpf_ktime_get_ns() };
-    let elapsed = now - state.window_start;
-    if elapsed < WINDOW_NS {
-        return false;
-    }
-    close_window(state, now, elapsed);
-    state.pending_weight >= state.threshold
-}
-
 /// Decides how much weight the next stack will stand for, so that this CPU's stream stays at
 /// `STACK_RATE` stacks a second: after 100 ms, or as soon as the window's share is used up.
 #[inline(always)]
-fn steer(state: &mut StreamState) {
+fn steer(state: &mut StreamState, taken: &Weight) {
     let rate = u64::from(STACK_RATE.load());
     if rate == 0 {
         return;
@@ -275,53 +252,34 @@ fn steer(state: &mut StreamState) {
     // SAFETY: takes no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
     if state.window_start == 0 {
-        open_window(state, now);
+        state.window_start = now;
     }
+    state.window_events += taken.count;
+    state.window_weight += taken.weight;
     state.window_stacks += 1;
     let elapsed = now - state.window_start;
     // rate / 10 is the share of a window of 100 ms.
     if elapsed >= WINDOW_NS || state.window_stacks * 10 >= rate {
-        close_window(state, now, elapsed);
-    } else {
-        set_threshold(state);
+        let ns_per_stack = (1_000_000_000 / rate).max(1);
+        let stacks_due = elapsed / ns_per_stack;
+        state.period = if state.window_events <= stacks_due {
+            0
+        } else {
+            state.window_weight / if stacks_due == 0 { 1 } else { stacks_due }
+        };
+        state.window_start = now;
+        state.window_events = 0;
+        state.window_weight = 0;
+        state.window_stacks = 0;
     }
-}
-
-/// Sets the mean weight between two stacks by what the window has seen, and begins the next one.
-#[inline(always)]
-fn close_window(state: &mut StreamState, now: u64, elapsed: u64) {
-    let ns_per_stack = 1_000_000_000 / u64::from(STACK_RATE.load()).max(1);
-    let elapsed = elapsed.max(1);
-    let events = state.events - state.window_events;
-    let weight = state.weight - state.window_weight;
-    // ns_per_stack has 30 bits at most.
-    let period = if events.wrapping_mul(ns_per_stack) <= elapsed {
+    state.threshold = if state.period == 0 {
         0
-    } else if weight < 1 << 32 {
-        weight * ns_per_stack / elapsed
     } else {
-        (weight / elapsed).wrapping_mul(ns_per_stack)
+        // Between half and one and a half periods, at random, so as not to beat with the load.
+        // SAFETY: takes no arguments.
+        let random = u64::from(unsafe { bpf_get_prandom_u32() });
+        state.period / 2 + (state.period / 1024).wrapping_mul(random & 1023)
     };
-    // So that it can be multiplied by a random number of ten bits.
-    state.period = period & ((1 << 53) - 1);
-    open_window(state, now);
-    set_threshold(state);
-}
-
-#[inline(always)]
-fn open_window(state: &mut StreamState, now: u64) {
-    state.window_start = now;
-    state.window_events = state.events;
-    state.window_weight = state.weight;
-    state.window_stacks = 0;
-}
-
-/// Between half and one and a half periods, at random, so as not to beat with the load.
-#[inline(always)]
-fn set_threshold(state: &mut StreamState) {
-    // SAFETY: takes no arguments.
-    let random = u64::from(unsafe { bpf_get_prandom_u32() });
-    state.threshold = state.period / 2 + (state.period.wrapping_mul(random & 1023) >> 10);
 }
 
 /// Adds to the weight of `key`; false if the map has no room.

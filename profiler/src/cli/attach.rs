@@ -14,7 +14,7 @@ use super::child::{self, Child, NotExecuted, Stdout};
 use super::present::{Format, PresentArgs, present};
 use super::status::Status;
 use super::views::ViewArgs;
-use crate::collect::{self, Collector, Options, Scope};
+use crate::collect::{Collector, Options, Scope};
 use crate::diagnose;
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{cgroup, privilege, sources::Sources};
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Stacks that each kind of event may take, a second and CPU; 0: one for every event.
-    #[arg(long, value_name = "N", default_value_t = collect::STACK_RATE)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     stack_rate: u32,
     /// Take no user stacks.
     #[arg(long, conflicts_with = "user")]

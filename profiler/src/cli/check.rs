@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::collect::{self, Collector, Options, Scope};
+use crate::collect::{Collector, Options, Scope};
 use crate::kernel::facts::{Fact, facts};
 use crate::kernel::probes::{self, PROBES};
 use crate::kernel::{privilege, sources::Sources};
@@ -84,7 +84,7 @@ fn check(args: &Args, verbose: bool) -> Check {
         probes: PROBES.iter().map(|probe| probe.name.to_owned()).collect(),
         scope: Scope::System,
         frequency: 99,
-        stack_rate: collect::STACK_RATE,
+        stack_rate: 1000,
         user_stacks: true,
         include_self: false,
         code_of: None,

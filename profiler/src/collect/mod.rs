@@ -49,10 +49,6 @@ const SLOW_DRAIN: Duration = Duration::from_millis(1000);
 /// Between two drains, when the maps fill up.
 const FAST_DRAIN: Duration = Duration::from_millis(50);
 
-/// Stacks a second and CPU that each of the eight streams of events may take by default. One costs 2 to 4.5 us with
-/// both its halves and its place in the maps, which keeps all of them together below 1 % of a CPU.
-pub const STACK_RATE: u32 = 250;
-
 /// Who is to be measured.
 #[derive(Clone, Debug)]
 pub enum Scope {
