@@ -19,6 +19,8 @@ pub struct Outcome {
     healthy: bool,
     kernel: String,
     cpus: u32,
+    /// Which attempt it was.
+    attempt: u32,
     /// Id, confidence and severity of what was found, above infos.
     found: Vec<String>,
     /// What the finding is about.
@@ -41,6 +43,7 @@ struct Compared {
 pub fn judge(
     name: &str,
     scenario: &Scenario,
+    attempt: u32,
     expected: &Expected,
     session: &Session,
     disks: &[String],
@@ -57,6 +60,7 @@ pub fn judge(
         healthy: scenario.healthy,
         kernel: session.host.kernel.clone(),
         cpus: session.host.cpus,
+        attempt,
         found: findings.iter().map(|finding| headline(finding)).collect(),
         about: Vec::new(),
         figures: Vec::new(),

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 const HEAD: &str = "\
 Real runs on real kernels, written by `cargo xtask test --write-docs`; `cargo xtask repro` runs single ones. Beside our \
-figures stands what others counted in the same run: the kernel's own statistics, or the program that did the work.
+figures stands what others counted in the same run: the kernel's own statistics, or the program that did the work. On emulated \
+CPUs, which their host may stop at any time, a scenario has three attempts.
 ";
 
 /// What came of a scenario on one kernel.
@@ -18,6 +19,7 @@ pub struct Row {
     healthy: bool,
     kernel: String,
     cpus: u64,
+    attempt: u64,
     what: String,
     found: Vec<String>,
     about: Vec<String>,
@@ -45,6 +47,7 @@ impl Row {
             healthy: row["healthy"].as_bool().context("no `healthy`")?,
             kernel: text("kernel")?,
             cpus: row["cpus"].as_u64().unwrap_or(0),
+            attempt: row["attempt"].as_u64().unwrap_or(1),
             what: text("what")?,
             found: texts(&row["found"]),
             about: texts(&row["about"]),
@@ -66,6 +69,9 @@ impl Row {
         };
         let expected = if self.healthy { "nothing".to_owned() } else { format!("`{}`", self.pathology) };
         let mut found: Vec<String> = self.found.iter().map(|text| escape(text)).collect();
+        if self.attempt > 1 {
+            found.push(format!("at attempt {}", self.attempt));
+        }
         if !self.wrong.is_empty() {
             found.push("**not as expected**".to_owned());
         }
@@ -132,7 +138,7 @@ mod tests {
     const IDLE: &str = r#"{"name":"healthy::idle","what":"nothing","pathology":"","healthy":true,"kernel":"6.1","cpus":2,
         "found":[],"about":[],"figures":[],"wrong":[]}"#;
     const CUT: &str = r#"{"name":"a::b","what":"x|y","pathology":"readahead-disabled","healthy":false,"kernel":"6.18",
-        "cpus":4,"found":["readahead-disabled (confirmed, critical)"],"about":["device loop0"],
+        "cpus":4,"attempt":3,"found":["readahead-disabled (confirmed, critical)"],"about":["device loop0"],
         "figures":[{"name":"request_bytes","ours":4096.0,"theirs":4097.5,"source":"stat"},
         {"name":"gone","ours":null,"theirs":1.0,"source":"s"}],"wrong":["no gone"]}"#;
 
@@ -145,7 +151,7 @@ mod tests {
             lines,
             [
                 "| x\\|y (`a::b`) | 6.18, 4 CPUs | `readahead-disabled` | readahead-disabled (confirmed, critical)<br>\
-                 **not as expected** | device loop0 | request_bytes 4096<br>gone missing | 4098 (stat)<br>1.00 (s) |",
+                 at attempt 3<br>**not as expected** | device loop0 | request_bytes 4096<br>gone missing | 4098 (stat)<br>1.00 (s) |",
                 "| nothing (`healthy::idle`) | 6.1, 2 CPUs | nothing | - | - | - | - |",
             ]
         );
